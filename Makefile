@@ -1,0 +1,65 @@
+# The course's commands. Each installs what it needs into .venv first; a second run installs nothing.
+#   make lab       learn: opens JupyterLab at your own copy of the first chapter
+#   make test      run every test
+#   make course    execute the chapters and print the claims report (finished chapters are kept)
+#   make build     regenerate exercises and notebooks from their sources
+#   make lint      check style and spelling
+#   make bench     run the benchmarks
+#
+# PYTHON=python3.12     the interpreter that makes .venv
+# PIP_FLAGS=...         for pip, such as --extra-index-url
+# LAB_FLAGS=...         for JupyterLab, such as --no-browser
+# TEST_FLAGS=...        for pytest, such as -m "not slow"
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+FIRST := work/01_graphs_and_no_grad.ipynb
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help lab test course build lint bench clean
+
+help:
+	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
+
+$(VENV)/.created:
+	@command -v "$(PYTHON)" >/dev/null || { \
+	  echo "No '$(PYTHON)' here: install Python 3.10 to 3.13, or name one with PYTHON=python3.12." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 14))' || { \
+	  echo "The course needs Python 3.10 to 3.13, and $(PYTHON) is $$("$(PYTHON)" -V 2>&1): name another with PYTHON=python3.12." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) cannot make environments: install its venv module (Debian, Ubuntu: apt install python3-venv)." >&2; exit 1; }
+	"$(PYTHON)" -m venv "$(VENV)"
+	@touch $@
+
+# One stamp for each set of packages; newer metadata or pins make it stale.
+$(VENV)/.extra-%: $(VENV)/.created pyproject.toml constraints.txt
+	$(PIP) install $(PIP_FLAGS) -c constraints.txt -e ".[$*]"
+	@touch $@
+
+lab: $(VENV)/.extra-lab
+	$(BIN)/pitfalls start
+	$(BIN)/jupyter lab $(LAB_FLAGS) $(FIRST)
+
+test: $(VENV)/.extra-test
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(TEST_FLAGS)
+
+course: $(VENV)/.extra-run
+	$(BIN)/pitfalls run --resume
+
+build: $(VENV)/.extra-run
+	$(BIN)/pitfalls build
+
+lint: $(VENV)/.extra-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/codespell
+
+bench: $(VENV)/.extra-run
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+
+clean:
+	rm -rf "$(VENV)" build
