@@ -1,16 +1,16 @@
-"""Evidence that needs no clock: what PyTorch recorded, kept, ran, copied and compiled, counted exactly.
+"""Evidence that needs no clock: what PyTorch recorded, kept, ran and compiled, counted exactly.
 
-Every function here runs a piece of code once and counts what happened, so that the answer is the same on a
-busy laptop and on a quiet server. Each takes a function without arguments (`lambda: model(x)`), or tensors,
-possibly nested in lists, dicts and dataclasses. Hooks and modes are removed on the way out, also after an
-error.
+Every function here runs a piece of code once and counts what happened, so that the answer is the
+same on a busy laptop and on a quiet server. Each takes a function without arguments
+(`lambda: model(x)`), or tensors, possibly nested in lists, dicts and dataclasses. Hooks and modes are
+removed on the way out, also after an error.
 
-Most counters sit under a dispatch mode: they see every operation that reaches a backend from this thread,
-its backward pass included, but not what a kernel does inside, nor what other threads run.
+Most counters sit under a dispatch mode: they see every operation that reaches a backend from this
+thread, its backward pass included, but not what a kernel does inside, nor what other threads run.
 
-**A trap.** Calling a compiled function (`torch.compile`) under any dispatch mode runs it eager *and leaves it
-eager* for the rest of the process (pytorch#190286). Do not hand one to `op_counts`, `host_syncs`,
-`peak_memory` or `flops`; count what it compiles with `CountingBackend` instead.
+**A trap.** Calling a compiled function (`torch.compile`) under any dispatch mode runs it eager *and
+leaves it eager* for the rest of the process (pytorch#190286). Do not hand one to `op_counts`,
+`host_syncs`, `peak_memory` or `flops`; count what it compiles with `CountingBackend` instead.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# Operations that hand a value, or a size that depends on values, to Python. A GPU has to finish first.
+# Operations that hand Python a value, or a size that depends on values: a GPU has to finish first.
 _WAITS_FOR_VALUES = (
     "_local_scalar_dense",
     "equal",
@@ -41,7 +41,7 @@ _WAITS_FOR_VALUES = (
 
 
 def graph_node_names(*outputs: object) -> Counter[str]:
-    """Count the nodes of the autograd graph behind tensors, by kind: `AddmmBackward0`, `AccumulateGrad`.
+    """Count the nodes of the autograd graph behind tensors, by kind, such as `AddmmBackward0`.
 
     Args:
         outputs: tensors, or containers of tensors. One without a graph adds nothing.
@@ -51,7 +51,7 @@ def graph_node_names(*outputs: object) -> Counter[str]:
 
 
 def graph_nodes(*outputs: object) -> int:
-    """Count the nodes of the autograd graph behind tensors, each once however many paths lead to it.
+    """Count the nodes of the autograd graph behind tensors, each once.
 
     A parameter has a node of its own (`AccumulateGrad`), and so has the transpose of a weight.
     """
@@ -69,7 +69,7 @@ def _walk(roots: list) -> Iterator:
 
 
 def tensors_in(*things: object) -> Iterator[Tensor]:
-    """Find the tensors in nested containers, dataclasses and modules (their parameters and buffers)."""
+    """Find the tensors in nested containers, dataclasses, and modules (parameters, buffers)."""
     for thing in things:
         if isinstance(thing, Tensor):
             yield thing
@@ -87,8 +87,8 @@ def tensors_in(*things: object) -> Iterator[Tensor]:
 def _storages(*things: object) -> dict[int, torch.UntypedStorage]:
     """The distinct storages behind tensors, by identity.
 
-    An identity is unique only while its storage is alive, hence the storages in the result. Sparse tensors
-    have no storage of their own and are passed over.
+    An identity is unique only while its storage is alive, hence the storages in the result. Sparse
+    tensors have no storage of their own and are passed over.
     """
     found = {}
     for tensor in tensors_in(*things):
@@ -110,7 +110,8 @@ def storage_bytes(*things: object) -> int:
 def shares_storage(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors live in the same memory, so that writing to one may change the other.
 
-    Two tensors made from one numpy array share it too, although each has a storage object of its own.
+    Two tensors made from one numpy array share it too, although each has a storage object of its
+    own.
     """
     ours, theirs = a.untyped_storage(), b.untyped_storage()
     if ours._cdata == theirs._cdata:
@@ -122,14 +123,16 @@ def shares_storage(a: Tensor, b: Tensor) -> bool:
 
 
 def saved_for_backward(fn: Callable[[], object], parameters: object = ()) -> int:
-    """Measure the most bytes that autograd held at one time for a later backward pass while `fn` ran.
+    """Measure the most bytes that autograd held for a backward pass at one time while `fn` ran.
 
-    A storage counts once and whole, however many nodes save it or views of it. Inputs that are saved count.
-    What a backward pass inside `fn` frees is no longer held, so a training loop counts as one step of it.
+    A storage counts once and whole, however many nodes save it or views of it. Inputs that are
+    saved count. What a backward pass inside `fn` frees is no longer held, so a training loop counts
+    as one step of it.
 
     Args:
         fn: runs the forward pass, and may run the backward pass too.
-        parameters: what to leave out because it is in memory anyway: `model.parameters()` or the model.
+        parameters: what to leave out because it is in memory anyway: `model.parameters()` or the
+            model.
     """
     left_out = _storages(parameters)
     held: Counter[int] = Counter()
@@ -180,12 +183,12 @@ class Memory(NamedTuple):
 
 
 def peak_memory(fn: Callable[[], object]) -> Memory:
-    """Measure the memory of the tensors that are born while `fn` runs; what existed before is not counted.
+    """Measure the memory of the tensors that are born while `fn` runs.
 
-    An operation in place allocates nothing, a view shares its storage, a temporary is given back when Python
-    or autograd drops it. Scratch space inside a kernel is not seen, except on CUDA: there `peak` and `live`
-    are those of PyTorch's own allocator on the current device, and the first call may hold a workspace more,
-    so call `fn` once before.
+    What existed before is not counted. An operation in place allocates nothing, a view shares its
+    storage, a temporary is given back when Python or autograd drops it. Scratch space inside a
+    kernel is not seen, except on CUDA: there `peak` and `live` are those of PyTorch's own allocator
+    on the current device, and the first call may hold a workspace more, so call `fn` once before.
     """
     gc.collect()
     on_cuda = torch.cuda.is_available()
@@ -205,7 +208,7 @@ def peak_memory(fn: Callable[[], object]) -> Memory:
 
 
 class _LiveStorages(TorchDispatchMode):
-    """Follows the storages that are born under it, from the operation that made each to its death."""
+    """Follows the storages that are born under it until they die."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -215,7 +218,7 @@ class _LiveStorages(TorchDispatchMode):
         self._sizes: dict[int, int] = {}
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        # `torch.tensor` and `torch.from_numpy` show their new tensor to a mode as the input of `lift_fresh`.
+        # `torch.tensor` shows its new tensor to a mode as the input of `lift_fresh`.
         fresh = func is torch.ops.aten.lift_fresh.default
         before = {} if fresh else _storages(args, kwargs)
         result = func(*args, **(kwargs or {}))
@@ -241,8 +244,8 @@ class _LiveStorages(TorchDispatchMode):
 def op_counts(fn: Callable[[], object]) -> Counter[str]:
     """Count the operations that reach a backend while `fn` runs, by name: `addmm`, `relu`, `view`.
 
-    The names are PyTorch's internal ones (`aten`), without overloads. Autograd adds operations of its own,
-    such as `t` and `detach`, so the counts depend on the grad mode.
+    The names are PyTorch's internal ones (`aten`), without overloads. Autograd adds operations of
+    its own, such as `t` and `detach`, so the counts depend on the grad mode.
     """
     with _Ops() as ops:
         fn()
@@ -252,10 +255,10 @@ def op_counts(fn: Callable[[], object]) -> Counter[str]:
 def host_syncs(fn: Callable[[], object]) -> int:
     """Count the times `fn` makes Python wait for a tensor's values.
 
-    These are `.item()`, `float(t)`, `if t`, and operations whose answer or output size depends on values:
-    `equal`, `nonzero`, `masked_select`, `unique`, indexing with a mask. On a GPU each waits until the queue
-    is empty; on a CPU the same places are counted, so no GPU is needed to find them. Copies to the host
-    (`.cpu()`, `.tolist()`) wait as well and are not counted here.
+    These are `.item()`, `float(t)`, `if t`, and operations whose answer or output size depends on
+    values: `equal`, `nonzero`, `masked_select`, `unique`, indexing with a mask. On a GPU each waits
+    until the queue is empty; on a CPU the same places are counted, so no GPU is needed to find
+    them. Copies to the host (`.cpu()`, `.tolist()`) wait as well and are not counted here.
     """
     with _Ops() as ops:
         fn()
@@ -283,8 +286,9 @@ def _name(func: object) -> str:
 def flops(fn: Callable[[], object]) -> int:
     """Count the floating-point operations of `fn`'s matrix products, convolutions and attention.
 
-    A multiplication and an addition count as two. Elementwise operations are left out by convention. LSTM,
-    GRU and RNN modules count as 0 on a CPU, because they run as one fused kernel that has no formula.
+    A multiplication and an addition count as two. Elementwise operations are left out by
+    convention. LSTM, GRU and RNN modules count as 0 on a CPU, because they run as one fused kernel
+    that has no formula.
     """
     from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
@@ -308,15 +312,17 @@ def flops(fn: Callable[[], object]) -> int:
 class CountingBackend:
     """A backend for `torch.compile` that counts, and runs each graph as plain eager code.
 
-    It needs no C++ compiler and takes milliseconds, yet shows every graph break and every recompilation.
+    It needs no C++ compiler and takes milliseconds, yet shows every graph break and every
+    recompilation.
 
         backend = CountingBackend()
         compiled = torch.compile(f, backend=backend)
         compiled(x); backend.compiles
 
-    Two compilations of one function count towards the same recompile limit; `torch.compiler.reset()` first
-    starts afresh. Never call the compiled function inside `op_counts` or another dispatch mode: it would run
-    eager, and stay eager for the rest of the process.
+    Two compilations of one function count towards the same recompile limit;
+    `torch.compiler.reset()` first starts afresh. Never call the compiled function inside
+    `op_counts` or another dispatch mode: it would run eager, and stay eager for the rest of the
+    process.
 
     compiles: graphs compiled so far. One call that compiles several has graph breaks.
     calls: how often compiled graphs ran so far.
@@ -339,14 +345,16 @@ class CountingBackend:
 def row_dependencies(
     fn: Callable[[Tensor], Tensor], x: Tensor, out_dim: int = 0, in_dim: int = 0
 ) -> Tensor:
-    """Find which rows of the input each row of the output depends on, read from the gradient at `x`.
+    """Find which rows of the input each row of the output depends on, from gradients at `x`.
 
-    A net that treats the samples of a batch apart gives an identity matrix, however it is written. `fn` is
-    called once; gradients of its parameters stay untouched.
+    A net that treats the samples of a batch apart gives an identity matrix, however it is written.
+    `fn` is called once; gradients of its parameters stay untouched.
 
     Args:
-        fn: maps one tensor to one tensor. Put a model in eval mode first: batch norm mixes rows by design.
-        x: a floating-point input. Random values are best: a unit that a ReLU switches off has no gradient.
+        fn: maps one tensor to one tensor. Put a model in eval mode first: batch norm mixes rows by
+            design.
+        x: a floating-point input. Random values are best: a unit that a ReLU switches off has no
+            gradient.
         out_dim: the dimension of the output whose slices are its rows.
         in_dim: the dimension of `x` whose slices are its rows.
 
@@ -377,9 +385,10 @@ def _rows_with_gradient(value: Tensor, x: Tensor, in_dim: int) -> Tensor:
 
 
 def state_hash(module: nn.Module) -> str:
-    """Fingerprint every parameter and buffer of a module: equal before and after means nothing moved.
+    """Fingerprint the parameters and buffers of a module: the same again means nothing changed.
 
-    Names, dtypes, shapes and bits count, wherever the tensors live. Gradients and plain attributes do not.
+    Names, dtypes, shapes and bits count, wherever the tensors live. Gradients and plain attributes
+    do not.
     """
     digest = hashlib.sha256()
     named = [*module.named_parameters(remove_duplicate=False)]
@@ -391,5 +400,5 @@ def state_hash(module: nn.Module) -> str:
 
 
 def training_flags(module: nn.Module) -> dict[str, bool]:
-    """Read the `training` flag of a module and of all modules inside it, by name; the whole is `""`."""
+    """Read the `training` flags of a module and those inside it, by name; its own name is `""`."""
     return {name: part.training for name, part in module.named_modules()}
