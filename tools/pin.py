@@ -2,10 +2,10 @@
 
     python tools/pin.py python3.10 python3.11 python3.12 python3.13 --torch 2.13.0
 
-For each interpreter pip resolves the `dev` extra in a new environment, without installing it and without any local
-wheel folder or user configuration, so the file records `torch==2.13.0` and never the name of one build of it. A
-version that all interpreters agree on is written once, others with a marker. PyTorch's companion packages (CUDA,
-Triton) are left out: each build of torch names its own.
+For each interpreter pip resolves the `dev` extra in a new environment, without installing it and
+without any local wheel folder or user configuration, so the file records `torch==2.13.0` and never
+the name of one build. A version that all interpreters agree on is written once, others with a
+marker. PyTorch's companion packages (CUDA, Triton) are left out: each build of torch names its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 COMPANIONS = re.compile(r"^(nvidia-|cuda-|triton|pytorch-triton)")
 HEADER = """\
-# The versions the tests run on. Written by tools/pin.py; use it with `pip install -c constraints.txt`.
+# The versions the tests run on, for `pip install -c constraints.txt`. Written by tools/pin.py.
 """
 
 
@@ -50,12 +50,14 @@ def resolve(python: str, torch: str) -> tuple[str, dict[str, str]]:
         )
         found = json.loads(report.read_text(encoding="utf-8"))
     version = found["environment"]["python_version"]
-    installed = {normalized(i["metadata"]["name"]): i["metadata"]["version"] for i in found["install"]}
+    installed = {
+        normalized(i["metadata"]["name"]): i["metadata"]["version"] for i in found["install"]
+    }
     return version, installed
 
 
 def merged(resolved: dict[str, dict[str, str]]) -> list[str]:
-    """One line a version, with a marker where the interpreters differ or not all need the package."""
+    """One line a version, with a marker where the interpreters differ."""
     lines = []
     for name in sorted(set().union(*resolved.values())):
         if name == "pytorch-pitfalls" or COMPANIONS.match(name):
