@@ -1,0 +1,268 @@
+"""Run variants in rounds and take their times: the measuring half of `timing`, without any
+statistics.
+
+A round runs one short block of every variant, in random order, so that whatever disturbs the
+machine disturbs all of them alike. A block is a number of calls in a row, the same number for
+every variant, because the cost of reading a clock and of switching between variants must weigh on
+all of them equally.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+BLOCK_NS = 100_000  # long against reading a clock, short against a neighbour's turn
+LONGEST_BLOCK_NS = 5_000_000  # of the slowest variant, where variants differ a lot
+HARD_CAP = 3.0  # budgets; spent only where one budget gives too few rounds
+WARM_UP_SHARE = 0.02  # of the budget, for each variant
+CHECK_SHARE = 0.25  # of the budget, between two looks at the precision
+CPU_CLOCK_FROM_NS = 2_000_000  # shorter calls are as quiet on the wall clock
+BUSY_SHARE = 0.2  # a variant that never runs for more of a call than this is waiting
+FLUSH_BYTES = 256 * 2**20  # more than the L2 cache of a GPU holds
+
+WALL, CPU, EVENTS = "wall", "cpu", "cuda events"
+
+# Clocks are read through these names, so that a test can put a fake clock in their place.
+_wall_ns = time.perf_counter_ns
+_cpu_ns = time.thread_time_ns
+
+Variants = Mapping[str, Callable[[], object]]
+
+
+class Block(NamedTuple):
+    """The nanoseconds that one block of calls took, by each clock."""
+
+    wall: float
+    cpu: float
+    events: float = 0.0
+
+    def on(self, clock: str) -> float:
+        """Give the time by one clock, at least a nanosecond, so that a ratio always exists."""
+        return max(1.0, {WALL: self.wall, CPU: self.cpu, EVENTS: self.events}[clock])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to measure; `timing.compare` explains each field."""
+
+    budget_s: float
+    clock: str
+    device: str
+    waits: bool
+    num_threads: int
+    min_rounds: int
+    seed: int
+
+
+class Rounds(NamedTuple):
+    """What was measured: seconds per call, shape [rounds, variants], and how it came about."""
+
+    times: np.ndarray
+    clock: str
+    calls_per_block: int
+    off_cpu: float
+    why_stopped: str
+
+
+class Stopwatch:
+    """Times blocks of calls on one device.
+
+    Args:
+        device: "cpu", "cuda", "mps", "xpu" or "mixed"; all but the first are waited for.
+        events: take the time on the GPU with CUDA events as well.
+    """
+
+    def __init__(self, device: str, events: bool = False) -> None:
+        self.finish = _do_nothing if device == "cpu" else torch.accelerator.synchronize
+        self.flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device="cuda") if events else None
+
+    def time(self, name: str, call: Callable[[], object], calls: int = 1) -> Block:
+        """Time some calls of a variant in a row.
+
+        Raises:
+            ValueError: the variant raised an error; the message names both.
+        """
+        take = self._on_host if self.flush is None else self._on_cuda
+        try:
+            return take(call, calls)
+        except Exception as error:
+            kind = type(error).__name__
+            raise ValueError(f"variant {name!r} raised {kind}: {error}") from error
+
+    def _on_host(self, call: Callable[[], object], calls: int) -> Block:
+        self.finish()
+        cpu, wall = _cpu_ns(), _wall_ns()
+        for _ in range(calls):
+            call()
+        self.finish()
+        wall = _wall_ns() - wall
+        return Block(wall, _cpu_ns() - cpu)
+
+    def _on_cuda(self, call: Callable[[], object], calls: int) -> Block:
+        pairs = [
+            (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+            for _ in range(calls)
+        ]
+        cpu, wall = _cpu_ns(), _wall_ns()
+        for start, end in pairs:
+            # A call finds the cache cold, as in a real program. Clearing it before the start event
+            # keeps it out of the time, and gives the host a lead, so that launches are not what is
+            # measured.
+            self.flush.zero_()
+            start.record()
+            call()
+            end.record()
+        self.finish()
+        wall = _wall_ns() - wall
+        milliseconds = sum(start.elapsed_time(end) for start, end in pairs)
+        return Block(wall, _cpu_ns() - cpu, milliseconds * 1e6)
+
+
+@contextlib.contextmanager
+def quiet(num_threads: int) -> Iterator[None]:
+    """Fix the threads of PyTorch and keep the garbage collector out of the rounds; undo both
+    after."""
+    threads, collecting = torch.get_num_threads(), gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        torch.set_num_threads(num_threads)
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        if collecting:
+            gc.enable()
+
+
+def first_calls(variants: Variants, device: str = "auto") -> tuple[dict[str, float], str]:
+    """Call every variant once; give the seconds each took, and the device they work on.
+
+    The first call pays for what later calls find ready: caches, memory, compilation. The device is
+    the one asked for, or for "auto": "cuda" if every variant used CUDA, "mixed" if an accelerator
+    is in use but not by all of them, else "cpu".
+
+    Raises:
+        ValueError: a variant raised an error; the message names both.
+    """
+    seconds, on_cuda = {}, []
+    for name, call in variants.items():
+        results = []
+        before = _cuda_allocations()
+        stopwatch = Stopwatch("mixed" if _accelerator_in_use() else "cpu")
+        block = stopwatch.time(name, lambda call=call, results=results: results.append(call()))
+        seconds[name] = block.wall / 1e9
+        on_cuda.append(_holds_cuda(results) or _cuda_allocations() != before)
+    if device != "auto":
+        return seconds, device
+    if all(on_cuda):
+        return seconds, "cuda"
+    return seconds, "mixed" if _accelerator_in_use() else "cpu"
+
+
+def measure(variants: Variants, plan: Plan, enough: Callable[[np.ndarray], bool]) -> Rounds:
+    """Warm up, then measure rounds until they are precise enough or the budget is spent.
+
+    Args:
+        enough: is asked about the times so far, shape [rounds, variants], four times in a budget.
+    """
+    stopwatch = Stopwatch(plan.device, events=plan.device == "cuda" and plan.clock == "auto")
+    start = _wall_ns()
+    warm = [_warm_up(stopwatch, name, call, plan) for name, call in variants.items()]
+    clock = _choose_clock(plan, warm)
+    unit = EVENTS if clock == EVENTS else WALL
+    best = [min(block.on(unit) for block in blocks) for blocks in warm]
+    calls = max(1, int(min(BLOCK_NS / min(best), LONGEST_BLOCK_NS / max(best))))
+    rounds: list[list[Block]] = []
+    why = None
+    looks = 1
+    order = random.Random(plan.seed)
+    while why is None:
+        rounds.append(_run_round(stopwatch, variants, calls, order))
+        spent = (_wall_ns() - start) / (plan.budget_s * 1e9)
+        if len(rounds) < plan.min_rounds:
+            why = "hard cap reached" if spent >= HARD_CAP else None
+        elif spent >= 1:
+            why = "budget spent"
+        elif spent >= looks * CHECK_SHARE:
+            looks = int(spent / CHECK_SHARE) + 1
+            why = "precise enough" if enough(_times(rounds, clock, calls)) else None
+    wall = sum(block.wall for blocks in rounds for block in blocks)
+    cpu = sum(block.cpu for blocks in rounds for block in blocks)
+    off_cpu = min(1.0, max(0.0, 1 - cpu / max(1.0, wall)))
+    return Rounds(_times(rounds, clock, calls), clock, calls, off_cpu, why)
+
+
+def _run_round(
+    stopwatch: Stopwatch, variants: Variants, calls: int, order: random.Random
+) -> list[Block]:
+    """Time one block of every variant in random order; the result is in the order of the
+    variants."""
+    names = list(variants)
+    order.shuffle(names)
+    blocks = {name: stopwatch.time(name, variants[name], calls) for name in names}
+    return [blocks[name] for name in variants]
+
+
+def _warm_up(
+    stopwatch: Stopwatch, name: str, call: Callable[[], object], plan: Plan
+) -> list[Block]:
+    """Call a variant until it is in its stride; at least twice."""
+    until = _wall_ns() + plan.budget_s * 1e9 * WARM_UP_SHARE
+    blocks = [stopwatch.time(name, call), stopwatch.time(name, call)]
+    while _wall_ns() < until:
+        blocks.append(stopwatch.time(name, call))
+    return blocks
+
+
+def _choose_clock(plan: Plan, warm: list[list[Block]]) -> str:
+    """Pick the clock that disturbs least and leaves nothing out."""
+    if plan.clock != "auto":
+        return plan.clock
+    if plan.device == "cuda":
+        return EVENTS
+    # The clock of the calling thread counts neither waiting nor other threads; on Windows it ticks
+    # every 16 ms.
+    if plan.device != "cpu" or plan.num_threads > 1 or plan.waits or os.name != "posix":
+        return WALL
+    slowest = max(min(block.wall for block in blocks) for blocks in warm)
+    busy = all(max(b.cpu / max(1.0, b.wall) for b in blocks) > BUSY_SHARE for blocks in warm)
+    return CPU if slowest >= CPU_CLOCK_FROM_NS and busy else WALL
+
+
+def _times(rounds: list[list[Block]], clock: str, calls: int) -> np.ndarray:
+    return np.array([[block.on(clock) for block in blocks] for blocks in rounds]) / calls / 1e9
+
+
+def _do_nothing() -> None:
+    pass
+
+
+def _accelerator_in_use() -> bool:
+    """True once this process has put something on a GPU, so that calls may return before the work
+    is done."""
+    if torch.cuda.is_initialized() or torch.xpu.is_initialized():
+        return True
+    return torch.backends.mps.is_available() and torch.mps.current_allocated_memory() > 0
+
+
+def _cuda_allocations() -> int:
+    """Count the CUDA allocations so far: a variant that returns no tensor betrays itself by
+    them."""
+    if not torch.cuda.is_initialized():
+        return 0
+    return torch.cuda.memory_stats().get("allocation.all.allocated", 0)
+
+
+def _holds_cuda(results: list[object]) -> bool:
+    leaves = torch.utils._pytree.tree_leaves(results)
+    return any(isinstance(leaf, torch.Tensor) and leaf.is_cuda for leaf in leaves)
