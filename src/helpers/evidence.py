@@ -87,12 +87,13 @@ def tensors_in(*things: object) -> Iterator[Tensor]:
 def _storages(*things: object) -> dict[int, torch.UntypedStorage]:
     """The distinct storages behind tensors, by identity.
 
-    An identity is unique only while its storage is alive, hence the storages in the result. Sparse
-    tensors have no storage of their own and are passed over.
+    An identity is unique only while its storage is alive, hence the storages in the result. Passed
+    over are sparse tensors, which have no storage of their own, and the stand-in device `lazy`,
+    where asking for a storage can end the process.
     """
     found = {}
     for tensor in tensors_in(*things):
-        if tensor.layout == torch.strided:
+        if tensor.layout == torch.strided and tensor.device.type != "lazy":
             storage = tensor.untyped_storage()
             found[storage._cdata] = storage
     return found
@@ -116,7 +117,7 @@ def shares_storage(a: Tensor, b: Tensor) -> bool:
     ours, theirs = a.untyped_storage(), b.untyped_storage()
     if ours._cdata == theirs._cdata:
         return True
-    if ours.device != theirs.device or 0 in (ours.data_ptr(), theirs.data_ptr()):
+    if a.device != b.device or a.device.type == "meta":
         return False
     starts_before_end = ours.data_ptr() < theirs.data_ptr() + theirs.nbytes()
     return starts_before_end and theirs.data_ptr() < ours.data_ptr() + ours.nbytes()
