@@ -1,5 +1,4 @@
-"""What this machine is: the cores and memory one may use, its compiler, its accelerators, its
-provenance.
+"""What this machine is: usable cores and memory, compiler, accelerators, and its provenance.
 
 A measurement is only worth something together with the machine it was made on. Containers make
 that hard to see: `os.cpu_count()` and the memory shown by most tools describe the host, while the

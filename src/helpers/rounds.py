@@ -1,5 +1,4 @@
-"""Run variants in rounds and take their times: the measuring half of `timing`, without any
-statistics.
+"""Run variants in rounds and take their times: what `timing` measures with, without statistics.
 
 A round runs one short block of every variant, in random order, so that whatever disturbs the
 machine disturbs all of them alike. A block is a number of calls in a row, the same number for
@@ -78,12 +77,12 @@ class Stopwatch:
     """Times blocks of calls on one device.
 
     Args:
-        device: "cpu", "cuda", "mps", "xpu" or "mixed"; all but the first are waited for.
+        device: "cpu", "cuda", "mps", "xpu" or "mixed"; work on any but the first is waited for.
         events: take the time on the GPU with CUDA events as well.
     """
 
     def __init__(self, device: str, events: bool = False) -> None:
-        self.finish = _do_nothing if device == "cpu" else torch.accelerator.synchronize
+        self.finish = _do_nothing if device == "cpu" else _synchronize
         self.flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device="cuda") if events else None
 
     def time(self, name: str, call: Callable[[], object], calls: int = 1) -> Block:
@@ -130,8 +129,7 @@ class Stopwatch:
 
 @contextlib.contextmanager
 def quiet(num_threads: int) -> Iterator[None]:
-    """Fix the threads of PyTorch and keep the garbage collector out of the rounds; undo both
-    after."""
+    """Fix PyTorch's threads and keep the garbage collector out of the rounds; undo both after."""
     threads, collecting = torch.get_num_threads(), gc.isenabled()
     gc.collect()
     gc.disable()
@@ -158,8 +156,9 @@ def first_calls(variants: Variants, device: str = "auto") -> tuple[dict[str, flo
     for name, call in variants.items():
         results = []
         before = _cuda_allocations()
-        stopwatch = Stopwatch("mixed" if _accelerator_in_use() else "cpu")
-        block = stopwatch.time(name, lambda call=call, results=results: results.append(call()))
+        block = Stopwatch("mixed").time(
+            name, lambda call=call, results=results: results.append(call())
+        )
         seconds[name] = block.wall / 1e9
         on_cuda.append(_holds_cuda(results) or _cuda_allocations() != before)
     if device != "auto":
@@ -205,8 +204,7 @@ def measure(variants: Variants, plan: Plan, enough: Callable[[np.ndarray], bool]
 def _run_round(
     stopwatch: Stopwatch, variants: Variants, calls: int, order: random.Random
 ) -> list[Block]:
-    """Time one block of every variant in random order; the result is in the order of the
-    variants."""
+    """Time one block of every variant, in random order; the result has their given order."""
     names = list(variants)
     order.shuffle(names)
     blocks = {name: stopwatch.time(name, variants[name], calls) for name in names}
@@ -216,9 +214,9 @@ def _run_round(
 def _warm_up(
     stopwatch: Stopwatch, name: str, call: Callable[[], object], plan: Plan
 ) -> list[Block]:
-    """Call a variant until it is in its stride; at least twice."""
+    """Call a variant until it is in its stride; at least once more after its first call."""
     until = _wall_ns() + plan.budget_s * 1e9 * WARM_UP_SHARE
-    blocks = [stopwatch.time(name, call), stopwatch.time(name, call)]
+    blocks = [stopwatch.time(name, call)]
     while _wall_ns() < until:
         blocks.append(stopwatch.time(name, call))
     return blocks
@@ -230,8 +228,7 @@ def _choose_clock(plan: Plan, warm: list[list[Block]]) -> str:
         return plan.clock
     if plan.device == "cuda":
         return EVENTS
-    # The clock of the calling thread counts neither waiting nor other threads; on Windows it ticks
-    # every 16 ms.
+    # The CPU clock misses waiting and other threads, and ticks only every 16 ms on Windows.
     if plan.device != "cpu" or plan.num_threads > 1 or plan.waits or os.name != "posix":
         return WALL
     slowest = max(min(block.wall for block in blocks) for blocks in warm)
@@ -247,17 +244,20 @@ def _do_nothing() -> None:
     pass
 
 
+def _synchronize() -> None:
+    if _accelerator_in_use():
+        torch.accelerator.synchronize()
+
+
 def _accelerator_in_use() -> bool:
-    """True once this process has put something on a GPU, so that calls may return before the work
-    is done."""
+    """True once this process uses a GPU, so that a call may return before its work is done."""
     if torch.cuda.is_initialized() or torch.xpu.is_initialized():
         return True
     return torch.backends.mps.is_available() and torch.mps.current_allocated_memory() > 0
 
 
 def _cuda_allocations() -> int:
-    """Count the CUDA allocations so far: a variant that returns no tensor betrays itself by
-    them."""
+    """Count the CUDA allocations so far: they betray a variant that returns no CUDA tensor."""
     if not torch.cuda.is_initialized():
         return 0
     return torch.cuda.memory_stats().get("allocation.all.allocated", 0)

@@ -1,5 +1,4 @@
-"""Is one way faster than another? `compare` measures both side by side and says what the result
-allows.
+"""Is one way faster than another? `compare` measures them side by side and says what that allows.
 
 Two sequential timings of *identical* code differ by 10-20 % on an ordinary machine: a neighbour
 wakes up, the clock frequency drifts, memory is laid out differently. So nothing here times one
@@ -49,7 +48,7 @@ class Ratio(NamedTuple):
 
     def inverse(self) -> Ratio:
         """The ratio the other way round: a time ratio becomes a speedup."""
-        return Ratio(1 / self.high, 1 / self.median, 1 / self.low)
+        return Ratio(1 / self.high, 1 / self.median, 1 / self.low if self.low else math.inf)
 
     def __str__(self) -> str:
         low, median, high = self.rounded()
@@ -65,7 +64,7 @@ class Ratio(NamedTuple):
         return low, median, high
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison(display.Shown):
     """What `compare` measured, and what it allows one to say.
 
@@ -80,7 +79,7 @@ class Comparison(display.Shown):
         first_call_s: seconds of each variant's first call, which no ratio includes.
         margin: relative difference below which no difference is claimed.
         confidence: of the intervals.
-        details: calls per block, seed, budget and seconds spent.
+        details: budget, calls per block, device and seed.
         provenance: the machine at the start of the measurement.
     """
 
@@ -117,8 +116,10 @@ class Comparison(display.Shown):
         return self.ratio(name, over).inverse()
 
     def verdict(self, name: str, than: str | None = None) -> str:
-        """Say whether `name` is "faster" or "slower" than `than`, whether there is "no practical
-        difference", or that it is "too noisy to tell"."""
+        """Compare `name` with `than` in words.
+
+        One of "faster", "slower", "no practical difference" and "too noisy to tell".
+        """
         low, _, high = self.ratio(name, than)
         if self.refusal(name, than):
             return NOISY
@@ -181,6 +182,9 @@ class Comparison(display.Shown):
         reason = self.refusal(name, than)
         evidence = f"({reason})" if reason else self._evidence(speedup)
         return f"too noisy to tell whether {name} is faster than {other} {evidence}"
+
+    def __repr__(self) -> str:
+        return self.to_text()
 
     def show(self) -> None:
         """Display the sentences and, in a notebook, the strip plot of the rounds."""
@@ -340,6 +344,7 @@ def compare(
 
     with quiet(num_threads):
         first_call_s, device = first_calls(variants, device)
+        # Each attempt stands alone: adding rounds until a verdict appears would favour a verdict.
         for factor in (1, 2, 4) if retry_noisy else (1,):
             plan = Plan(budget_s * factor, clock, device, waits, num_threads, min_rounds, seed)
             measured = measure(variants, plan, enough)
