@@ -1,0 +1,1 @@
+"""The checks, hints and misconceptions of the exercises, one module a chapter."""

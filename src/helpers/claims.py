@@ -1,0 +1,144 @@
+"""The claims on trial and the card that shows a verdict.
+
+`claims.toml` holds what the articles say and what we expect; a chapter's cell decides the claim live:
+
+    claim("1.2").judge(speed.faster("eval"))
+
+The verdict on the card is what this machine showed, not what we expected. A claim with several parts holds
+only where every part holds.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import html
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+
+from .display import Shown
+from .verdicts import FAILS, HOLDS, NOISY, UNTESTED, Finding, combine, finding
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_SYMBOLS = {HOLDS: "✓", FAILS: "✗", NOISY: "≈", UNTESTED: "–"}
+_COLOURS = {HOLDS: "#00674f", FAILS: "#a63d00", NOISY: "#5c5c5c", UNTESTED: "#5c5c5c"}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim of an article, as `claims.toml` states it."""
+
+    id: str
+    chapter: str
+    article: str
+    statement: str
+    ruling: str
+    correction: str
+    decided: str
+
+    def judge(
+        self,
+        evidence: bool | Finding | Mapping[str, bool | Finding],
+        because: str = "",
+    ) -> None:
+        """Show the verdict on this claim.
+
+        Args:
+            evidence: one finding, or a plain bool with `because`, or a mapping from a part of the claim to
+                its finding. With parts, the claim holds only where all of them do.
+            because: the evidence in one sentence, for plain bools.
+
+        Raises:
+            TypeError: the evidence is neither bool nor Finding.
+        """
+        Card(self, self._parts(evidence, because)).show()
+
+    def not_testable(self, reason: str) -> None:
+        """Show that this machine cannot decide the claim, and why."""
+        Card(self, {"": Finding(UNTESTED, reason)}).show()
+
+    def _parts(self, evidence: object, because: str) -> dict[str, Finding]:
+        parts = evidence if isinstance(evidence, Mapping) else {"": evidence}
+        found = {}
+        for part, value in parts.items():
+            if isinstance(value, bool):
+                value = finding(value, because)
+            if not isinstance(value, Finding):
+                raise TypeError(
+                    f"claim {self.id} is judged by a Finding or a bool, not by {type(value).__name__}: "
+                    "pass comparison.faster(...), or a bool with because='...'"
+                )
+            found[str(part)] = value
+        if not found:
+            raise TypeError(f"claim {self.id} needs at least one finding")
+        return found
+
+
+class Card(Shown):
+    """A claim with the verdict that this machine gave."""
+
+    kind = "claim"
+
+    def __init__(self, claim: Claim, parts: dict[str, Finding]):
+        self.claim, self.parts = claim, parts
+        self.verdict = combine([part.verdict for part in parts.values()])
+
+    def to_text(self) -> str:
+        lines = [f"Claim {self.claim.id}: {self.claim.statement}", f"  -> {self.verdict}"]
+        for name, part in self.parts.items():
+            label = f"{name}: {part.verdict}. " if name else ""
+            lines.append(f"     {label}{part.text}".rstrip())
+        return "\n".join([*lines, f"  Correction ({self.claim.ruling}): {self.claim.correction}"])
+
+    def to_html(self) -> str:
+        colour, escape = _COLOURS[self.verdict], html.escape
+        items = "".join(
+            "<li>" + (f"<b>{escape(name)}</b>: {escape(part.verdict)}. " if name else "") + f"{escape(part.text)}</li>"
+            for name, part in self.parts.items()
+        )
+        return (
+            f'<div class="pitfalls-claim" style="border-left:4px solid {colour};padding:.4em .9em;margin:.6em 0">'
+            f"<div><small>Claim {escape(self.claim.id)}, article {escape(self.claim.article)}</small></div>"
+            f"<div><em>{escape(self.claim.statement)}</em></div>"
+            f'<div style="color:{colour};font-weight:600">{_SYMBOLS[self.verdict]} {escape(self.verdict)}</div>'
+            f'<ul style="margin:.2em 0">{items}</ul>'
+            f"<div><small>Correction ({escape(self.claim.ruling)}): {escape(self.claim.correction)}</small></div></div>"
+        )
+
+    def to_data(self) -> dict:
+        return {
+            "id": self.claim.id,
+            "chapter": self.claim.chapter,
+            "verdict": self.verdict,
+            "parts": {
+                name: {"verdict": part.verdict, "text": part.text, "data": part.data}
+                for name, part in self.parts.items()
+            },
+        }
+
+
+@functools.cache
+def all_claims() -> dict[str, Claim]:
+    """Every claim of the course by its id."""
+    text = resources.files(__package__).joinpath("claims.toml").read_text(encoding="utf-8")
+    entries = (Claim(**entry) for entry in tomllib.loads(text)["claims"])
+    return {entry.id: entry for entry in entries}
+
+
+def claim(claim_id: str) -> Claim:
+    """Look a claim up by its id, such as "1.2".
+
+    Raises:
+        KeyError: there is no such claim; the message names the near ones.
+    """
+    claims = all_claims()
+    if claim_id not in claims:
+        near = difflib.get_close_matches(str(claim_id), claims, n=3, cutoff=0.3)
+        raise KeyError(f"no claim {claim_id!r}; near ones: {', '.join(near) or ', '.join(claims)}")
+    return claims[claim_id]

@@ -1,0 +1,219 @@
+"""The `pitfalls` command: start, run, check, doctor, build, progress.
+
+`pitfalls check` and `pitfalls run` are a public interface: their exit codes and JSON stay as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="PyTorch Pitfalls, measured.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+PASSED, FAILED, NOT_ATTEMPTED, NOT_RUN = 0, 1, 2, 3
+_EXIT_CODES = {"passed": PASSED, "failed": FAILED, "not attempted": NOT_ATTEMPTED}
+
+
+def main() -> None:
+    """Entry point: one line instead of a traceback for what the course knows how to say."""
+    try:
+        from . import machine
+    except ImportError as error:
+        print(f"pitfalls: {error}. Install the course first: pip install -e .", file=sys.stderr)
+        sys.exit(NOT_RUN)
+    problem = machine.unsupported()
+    if problem and "doctor" not in sys.argv[1:2]:
+        print(f"pitfalls: {problem}", file=sys.stderr)
+        sys.exit(NOT_RUN)
+    from .course import CourseError
+    from .exercises import UnknownExerciseError
+
+    try:
+        app()
+    except (CourseError, UnknownExerciseError) as error:
+        print(f"pitfalls: {error}", file=sys.stderr)
+        sys.exit(NOT_RUN)
+    except KeyboardInterrupt:
+        print("pitfalls: interrupted; finished work is kept", file=sys.stderr)
+        sys.exit(130)
+
+
+@app.command()
+def start(
+    target: Annotated[Path | None, typer.Option("--to", help="Folder of your copies; by default work/.")] = None,
+) -> None:
+    """Make your own copies of chapters and exercises; never overwrites a file of yours."""
+    from . import course
+
+    made = 0
+    for what, path in course.start(target):
+        if what == "new version":
+            print(f"{path.name}: a newer version, beside your own file")
+        made += what == "made"
+    print(f"{made} notebooks made in {target or course.root() / 'work'}; yours were left as they are.")
+
+
+@app.command()
+def run(
+    chapters: Annotated[list[str] | None, typer.Argument(help="Numbers or slugs; by default all.")] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="Small budgets: a quick look.")] = False,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Chapters at a time; 1 measures best.")] = 1,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write the report here.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep what an interrupted run finished.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder of the executed notebooks.")] = None,
+) -> None:
+    """Execute chapters and print the claims report. Exit code 1 if a chapter failed."""
+    from . import course
+
+    chosen = [course.chapter(name) for name in chapters] if chapters else _written_chapters()
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        raise course.CourseError('running chapters needs more packages: pip install -e ".[run]"') from None
+
+    with tqdm(total=len(chosen), unit="chapter", disable=None, file=sys.stderr) as bar:
+
+        def tell(result: course.ChapterRun) -> None:
+            bar.update()
+            bar.write(f"{result.chapter.slug}: {result.status}, {result.seconds:.0f} s", file=sys.stderr)
+
+        results = course.run(chosen, fast=fast, jobs=jobs, resume=resume, out=out, on_done=tell)
+    report = course.summary(results)
+    if json_file:
+        course.write_atomically(json_file, json.dumps(report, indent=1) + "\n")
+    _print_report(report)
+    if any(result.status == "failed" for result in results):
+        raise typer.Exit(FAILED)
+
+
+def _written_chapters() -> list:
+    from . import course
+
+    folder = course.root() / "notebooks"
+    return [entry for entry in course.CHAPTERS if (folder / f"{entry.slug}.py").exists()]
+
+
+def _print_report(report: dict) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    table = Table("claim", "what the article says", "ruling", "on this machine", title="Claims")
+    for entry in report["claims"]:
+        table.add_row(entry["id"], entry["statement"], entry["ruling"], entry["verdict"])
+    console.print(table)
+    for entry in report["chapters"]:
+        if entry["status"] == "failed":
+            console.print(f"{entry['slug']} failed:\n{entry['error']}", markup=False, highlight=False)
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in report["counts"].items() if count)
+    machine = report["machine"]
+    console.print(f"{counts or 'no claim decided'}", highlight=False)
+    console.print(f"{machine.get('cpu')}, torch {machine.get('torch')}, {machine.get('date')}", highlight=False)
+
+
+@app.command()
+def check(
+    exercise: Annotated[str, typer.Argument(help="The exercise, such as 1.2.")],
+    answer: Annotated[Path, typer.Option("--answer", help="A .py or .ipynb file that holds the answer.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    seed: Annotated[int | None, typer.Option("--seed", help="Draw the hidden cases of an earlier check again.")] = None,
+) -> None:
+    """Check one exercise in a file, in a process of its own.
+
+    Exit code: 0 passed, 1 failed, 2 not attempted, 3 could not be run.
+    """
+    from .exercises import UnknownExerciseError, find_exercise, run_checks
+    from .sessions import open_answer, read_cells
+
+    try:
+        entry = find_exercise(exercise)
+        read_cells(answer)
+    except (UnknownExerciseError, OSError, ValueError) as error:
+        _not_run(exercise, str(error), as_json)
+    with open_answer(answer) as session:
+        report = run_checks(entry, session, seed=seed)
+    if report.reason == "missing":
+        _not_run(exercise, report.stopped_at.message, as_json)
+    print(json.dumps(report.to_data(), indent=1) if as_json else report.to_text())
+    raise typer.Exit(_EXIT_CODES[report.state])
+
+
+def _not_run(exercise: str, reason: str, as_json: bool) -> None:
+    if as_json:
+        print(
+            json.dumps({"exercise": exercise, "state": "could not be run", "message": reason, "checks": []}, indent=1)
+        )
+    else:
+        print(f"pitfalls: {reason}", file=sys.stderr)
+    raise typer.Exit(NOT_RUN)
+
+
+@app.command()
+def doctor() -> None:
+    """Say for each chapter what runs live here, and what to install for the rest; runs nothing."""
+    from . import course, machine
+
+    problem = machine.unsupported()
+    if problem:
+        print(problem)
+    facts = machine.provenance()
+    print(f"{facts.get('cpu')}, {machine.usable_cores():g} usable cores, {machine.memory_limit() / 1e9:.1f} GB")
+    print(f"torch {facts.get('torch')}, Python {facts.get('python')}, GPU: {facts.get('gpu') or 'none'}")
+    print(f"C++ compiler: {machine.cxx_compiler() or 'none'}")
+    blocked = False
+    for entry in course.CHAPTERS:
+        ready = course.readiness(entry)
+        blocked |= ready.state == course.BLOCKED
+        print(f"{entry.number}  {entry.title:<20} {ready.state:<9} {'; '.join(ready.notes)}")
+    raise typer.Exit(FAILED if blocked else PASSED)
+
+
+@app.command()
+def build(
+    chapters: Annotated[list[str] | None, typer.Argument(help="Chapters to execute into their notebooks.")] = None,
+    execute_all: Annotated[bool, typer.Option("--all", help="Execute every chapter.")] = False,
+) -> None:
+    """Regenerate exercises and notebooks from their sources, for authors."""
+    from . import course
+
+    chosen = [course.chapter(name) for name in chapters or ()]
+    if execute_all:
+        chosen = _written_chapters()
+    for path in course.build(execute=chosen):
+        print(f"wrote {path.relative_to(course.root())}")
+    readme = course.root() / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    before, rest = text.split("<!-- course-map -->\n", 1)
+    after = rest.split("<!-- /course-map -->", 1)[1]
+    fresh = f"{before}<!-- course-map -->\n{course.course_map()}\n<!-- /course-map -->{after}"
+    if fresh != text:
+        course.write_atomically(readme, fresh)
+        print("wrote README.md")
+
+
+@app.command()
+def progress(
+    chapter: Annotated[int | None, typer.Argument(help="A chapter's number; by default all.")] = None,
+    reset: Annotated[str | None, typer.Option("--reset", help="Forget one exercise, such as 1.2.")] = None,
+) -> None:
+    """Show which exercises have passed, or forget one."""
+    from . import exercises
+
+    if reset is not None:
+        exercises.reset_progress(reset)
+        print(f"{reset}: forgotten.")
+        return
+    exercises.progress(chapter)
+
+
+if __name__ == "__main__":
+    main()

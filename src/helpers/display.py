@@ -1,0 +1,128 @@
+"""Show a result: rich in a notebook, plain in a script, and always readable by a program.
+
+Whatever the course shows is a `Shown`: it has a text form, an HTML form and a data form. A notebook's output
+holds all three, the data under a MIME type of our own, so a report can be made from executed notebooks and
+nothing else. A chapter that runs as a plain script prints the text form.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import html
+import sys
+from collections.abc import Iterator, Sequence
+
+MIME = "application/vnd.pitfalls.{kind}+json"
+FIGURE_MIME = MIME.format(kind="figure")
+
+
+class Shown:
+    """A result that can be shown: subclasses give `kind`, `to_text`, `to_html` and `to_data`."""
+
+    kind = "result"
+
+    def to_text(self) -> str:
+        """The result in plain text."""
+        raise NotImplementedError
+
+    def to_html(self) -> str:
+        """The result as an HTML fragment without scripts or outside resources."""
+        return f"<pre>{html.escape(self.to_text())}</pre>"
+
+    def to_data(self) -> dict:
+        """The result as JSON-serialisable data."""
+        raise NotImplementedError
+
+    def show(self) -> None:
+        """Display the result; returns nothing, so that it can end a cell."""
+        show(self)
+
+    def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
+        return {
+            "text/plain": self.to_text(),
+            "text/html": self.to_html(),
+            MIME.format(kind=self.kind): self.to_data(),
+        }
+
+
+def in_notebook() -> bool:
+    """True inside a Jupyter kernel; False in a script, a test or a terminal."""
+    if "IPython" not in sys.modules:
+        return False
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    return shell is not None and getattr(shell, "kernel", None) is not None
+
+
+def show(result: Shown) -> None:
+    """Display a result in a notebook, print its text elsewhere."""
+    if in_notebook():
+        from IPython.display import display
+
+        display(result)
+    else:
+        print(result.to_text())
+
+
+def show_picture(png: bytes, alt: str, table: tuple[Sequence[str], Sequence[Sequence[object]]] | None = None) -> None:
+    """Display a picture with its alternative text, and the table of the same data below it, folded.
+
+    Args:
+        png: the picture.
+        alt: what the picture shows, in one or two sentences. It must not be empty.
+        table: column names and rows, as text or numbers.
+    """
+    if not alt.strip():
+        raise ValueError("a picture needs alt text: say in a sentence what it shows")
+    if not in_notebook():
+        print(f"[figure] {alt}")
+        return
+    from IPython.display import HTML, display
+
+    columns, rows = table if table else ((), ())
+    cells = [[_cell(value) for value in row] for row in rows]
+    bundle = {
+        "image/png": base64.b64encode(png).decode("ascii"),
+        "text/plain": alt,
+        FIGURE_MIME: {"alt": alt, "columns": list(columns), "rows": cells},
+    }
+    display(bundle, metadata={"image/png": {"alt": alt}}, raw=True)
+    if table:
+        display(HTML(_details(columns, cells)))
+
+
+@contextlib.contextmanager
+def expected_error(*kinds: type[BaseException]) -> Iterator[list[BaseException]]:
+    """Catch an error that the cell is meant to raise, and print its class and first line.
+
+    Yields a list that holds the error afterwards.
+
+    Raises:
+        AssertionError: nothing was raised, so the lesson of the cell is gone.
+    """
+    caught: list[BaseException] = []
+    wanted = kinds or (Exception,)
+    try:
+        yield caught
+    except wanted as error:
+        caught.append(error)
+        first_line = (str(error).strip().splitlines() or [""])[0]
+        print(f"{type(error).__name__}: {first_line}")
+        return
+    names = " or ".join(kind.__name__ for kind in kinds) or "an error"
+    raise AssertionError(f"expected {names}, but nothing was raised")
+
+
+def _cell(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _details(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th>{html.escape(str(column))}</th>" for column in columns)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(value)}</td>" for value in row) + "</tr>" for row in rows)
+    return (
+        "<details><summary>The same data as a table</summary>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></details>"
+    )
