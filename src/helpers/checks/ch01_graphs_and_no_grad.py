@@ -562,13 +562,9 @@ def run_serve(learner, seed: int, sizes: list[int], grad_mode: bool, servers: in
         awaitables[-1] = asyncio.ensure_future(awaitables[-1])
         try:
             answer = learner.serve(model, awaitables)
-        except BaseException:
+            return await answer if inspect.isawaitable(answer) else "not awaitable"
+        finally:
             _close(awaitables)
-            raise
-        if not inspect.isawaitable(answer):
-            _close(awaitables)
-            return "not awaitable"
-        return await answer
 
     async def main() -> list[object]:
         torch._C._set_grad_enabled(grad_mode)
