@@ -28,8 +28,8 @@ PROJECT = PYPROJECT["project"]
 
 # From the ground up: a room imports only from rooms before it.
 ROOMS = (
-    "verdicts display state machine rounds timing evidence devices recordings claims figures predictions "
-    "sessions exercises checks course grading cli"
+    "verdicts display state machine rounds timing evidence toy devices recordings claims figures "
+    "predictions sessions exercises checks course grading cli"
 ).split()
 # (room, later room that it may import): each needs a reason.
 ALLOWED_UPWARD = {
@@ -45,9 +45,7 @@ def tracked_files() -> list[Path]:
     """Every file that git tracks; skips the test where this is no clone."""
     if shutil.which("git") is None or not (ROOT / ".git").exists():
         pytest.skip("not a git clone")
-    listed = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
     paths = [ROOT / name for name in listed.stdout.split("\0") if name]
     return [path for path in paths if path.is_file()]
 
@@ -115,9 +113,7 @@ def test_conda_environment_matches_the_project():
     for minor in range(7, 17):
         version = f"3.{minor}.1"
         in_conda = conda_range.matches(rattler.Version(version))
-        assert in_conda == (version in pip_range), (
-            f"environment.yml and pyproject differ: {version}"
-        )
+        assert in_conda == (version in pip_range), f"environment.yml and pyproject differ: {version}"
     options = [shlex.split(line) for line in pip_section["pip"]]
     assert ["-c", "constraints.txt"] in options
     (editable,) = [words[1] for words in options if words[0] == "-e"]
@@ -150,11 +146,7 @@ def documented_commands() -> list[str]:
         blocks = re.findall(r"```\w*\n(.*?)```", text, flags=re.S)
         spans = re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.S))
         for line in [line for block in blocks for line in block.splitlines()] + spans:
-            commands += [
-                part.strip()
-                for part in line.split("&&")
-                if re.match(r"\s*(make|pitfalls) [a-z]", part)
-            ]
+            commands += [part.strip() for part in line.split("&&") if re.match(r"\s*(make|pitfalls) [a-z]", part)]
     return sorted(set(commands))
 
 
@@ -174,9 +166,7 @@ def test_documented_make_target_exists(command):
             assert word in phony, f"the Makefile has no target {word}"
 
 
-@pytest.mark.parametrize(
-    "subcommand", sorted({c.split()[1] for c in COMMANDS if c.startswith("pitfalls ")})
-)
+@pytest.mark.parametrize("subcommand", sorted({c.split()[1] for c in COMMANDS if c.startswith("pitfalls ")}))
 def test_documented_subcommand_and_its_options_exist(subcommand):
     call = "import sys; from helpers.cli import main; sys.argv[0] = 'pitfalls'; main()"
     shown = subprocess.run(
@@ -210,18 +200,14 @@ needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="no make he
 def make(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run make in the project, without the outer make's flags."""
     clean = {name: value for name, value in environment().items() if not name.startswith("MAKE")}
-    return subprocess.run(
-        ["make", *arguments], cwd=ROOT, capture_output=True, text=True, env=clean, timeout=60
-    )
+    return subprocess.run(["make", *arguments], cwd=ROOT, capture_output=True, text=True, env=clean, timeout=60)
 
 
 def fake_python(path: Path, *, old: bool = False) -> Path:
     """A stand-in interpreter: too old, or without the venv module."""
     refused = "sys.version_info" if old else "ensurepip"
     path.write_text(
-        "#!/bin/sh\n"
-        '[ "$1" = -V ] && { echo Python 3.9.2; exit 0; }\n'
-        f'case "$2" in *{refused}*) exit 1;; esac\n'
+        f'#!/bin/sh\n[ "$1" = -V ] && {{ echo Python 3.9.2; exit 0; }}\ncase "$2" in *{refused}*) exit 1;; esac\n'
     )
     path.chmod(0o755)
     return path
@@ -324,9 +310,7 @@ def test_a_room_imports_only_rooms_below_it(path):
 
 def test_import_stays_light():
     code = f"import sys, helpers; print([name for name in {HEAVY!r} if name in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), timeout=120
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]", f"`import helpers` imports {done.stdout.strip()}"
 

@@ -43,16 +43,13 @@ def resolve(python: str, torch: str) -> tuple[str, dict[str, str]]:
         subprocess.run([*pip, "install", "--quiet", "--upgrade", "pip"], check=True, env=clean)
         report = Path(folder) / "report.json"
         subprocess.run(
-            [*pip, "install", "--quiet", "--dry-run", "--report", str(report)]
-            + [f"{ROOT}[dev]", f"torch=={torch}"],
+            [*pip, "install", "--quiet", "--dry-run", "--report", str(report)] + [f"{ROOT}[dev]", f"torch=={torch}"],
             check=True,
             env=clean,
         )
         found = json.loads(report.read_text(encoding="utf-8"))
     version = found["environment"]["python_version"]
-    installed = {
-        normalized(i["metadata"]["name"]): i["metadata"]["version"] for i in found["install"]
-    }
+    installed = {normalized(i["metadata"]["name"]): i["metadata"]["version"] for i in found["install"]}
     return version, installed
 
 

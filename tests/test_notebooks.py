@@ -1,0 +1,282 @@
+"""Chapters: source and notebook agree, the rules hold, and each runs in every way the README names."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import notebook_rules as rules
+import pytest
+import torch
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from helpers import course
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.py"))
+LIMIT_S = 600
+
+each_chapter = pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+
+
+def executed(source: Path) -> dict:
+    """The chapter's notebook with its outputs, as shipped."""
+    return nbformat.read(source.with_suffix(".ipynb"), as_version=4)
+
+
+def run(*command: str, cwd: Path, **extra: str) -> subprocess.CompletedProcess[str]:
+    """Run a command with the project's source on the path, nobody to ask, and its own progress folder."""
+    path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"}
+    environment |= {"PITFALLS_ASK": "0", "PITFALLS_HOME": str(cwd / "home"), **extra}
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=LIMIT_S,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def end_of(done: subprocess.CompletedProcess[str]) -> str:
+    """The last lines of what a command printed, for a failure's message."""
+    return "\n".join((done.stdout + done.stderr).splitlines()[-40:])
+
+
+# --- pairs and rules ------------------------------------------------------------------------------
+
+
+def test_there_are_chapters():
+    assert SOURCES
+    known = {entry.slug for entry in course.CHAPTERS}
+    assert {source.stem for source in SOURCES} <= known
+
+
+def shape(cell: dict) -> dict:
+    """What source and notebook must agree on in one cell."""
+    return {key: cell[key] for key in ("id", "cell_type", "source", "metadata")}
+
+
+@each_chapter
+def test_source_and_notebook_agree(source):
+    written = course.to_notebook(source.read_text(encoding="utf-8"), source.stem)
+    shipped = executed(source)
+    repair = f"run `pitfalls build {source.stem[:2]}` to execute it again"
+    assert len(shipped.cells) == len(written.cells), repair
+    for number, (new, old) in enumerate(zip(written.cells, shipped.cells, strict=True)):
+        assert shape(old) == shape(new), f"cell {number} of {source.stem}.ipynb differs: {repair}"
+    assert (shipped.nbformat, shipped.nbformat_minor) == (4, 5)
+
+
+@each_chapter
+def test_notebook_keeps_the_rules(source):
+    found = rules.problems(executed(source))
+    assert not found, "\n" + "\n".join(found)
+
+
+def good_notebook() -> dict:
+    """A notebook that breaks no rule."""
+    cells = [
+        new_markdown_cell("# A title\n\nAbout 15 minutes, torch 2.13, a 3x3 kernel, 4 bytes (2024)."),
+        new_code_cell(
+            "budget_s: float = 2.0\ndevice = 'auto'\nrecord = False\nfast = False",
+            metadata={"tags": ["parameters"]},
+        ),
+        new_markdown_cell('## One\n\nThe article says "30 % faster, simply". `x = 12 ms` is code.'),
+        new_code_cell("_ = 1\n2", outputs=[new_output("execute_result", {"text/plain": "2"})]),
+    ]
+    for count, cell in enumerate((cells[1], cells[3]), start=1):
+        cell["execution_count"] = count
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    return new_notebook(cells=cells, metadata=kernel)
+
+
+def picture(**metadata: str) -> dict:
+    return new_output("display_data", {"image/png": "AAAA"}, metadata={"image/png": metadata})
+
+
+BROKEN = {
+    "not executed": lambda cell: cell.update(execution_count=None),
+    "ran as number": lambda cell: cell.update(execution_count=7),
+    "empty": lambda cell: cell.update(source=" "),
+    "trailing": lambda cell: cell.update(source="f = 2\nf;"),
+    "not plain Python": lambda cell: cell.update(source="%timeit 1"),
+    "which only IPython has": lambda cell: cell.update(source="print(Out[1], _)"),
+    "ends in KeyError": lambda cell: cell.update(
+        outputs=[new_output("error", ename="KeyError", evalue="", traceback=[])]
+    ),
+    "without alt text": lambda cell: cell.update(outputs=[picture()]),
+    "2 pictures": lambda cell: cell.update(outputs=[picture(alt="a"), picture(alt="b")]),
+    "a widget": lambda cell: cell.update(outputs=[new_output("display_data", {rules.WIDGET: {}})]),
+    "nothing in it is tested": lambda cell: cell["metadata"].update(tags=[rules.IGNORE]),
+    "not one": lambda cell: cell["metadata"].update(tags=["parameters"]),
+}
+
+
+def test_rules_accept_a_good_notebook():
+    assert rules.problems(good_notebook()) == []
+
+
+@pytest.mark.parametrize("message", BROKEN)
+def test_rules_find_a_broken_code_cell(message):
+    notebook = good_notebook()
+    BROKEN[message](notebook.cells[3])
+    assert any(message in problem for problem in rules.problems(notebook))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It is 1.3x faster.",
+        "a 2× speed-up",
+        "takes 12 ms",
+        "takes 12ms on a laptop",
+        "35 % less",
+        "35% less",
+        "0.5 s later",
+        "saves 2 GB",
+        "three (3 times faster)",
+        "10-fold",
+        "at 900 GB/s",
+        "a 1.5 percent margin",
+    ],
+)
+def test_rules_find_a_measured_number_in_prose(text):
+    notebook = good_notebook()
+    notebook.cells[0]["source"] += f"\n\n{text}"
+    assert [problem for problem in rules.problems(notebook) if "in prose" in problem]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch 2.6 and later",
+        "in the 1990s",
+        "since 2024, see §4",
+        "a 3x3 kernel on 224x224 images",
+        "[a page](https://example.org/12ms)",
+        "$0.1 s$ and `5 ms`",
+        "a 99 % confidence interval",
+        "run it 10 times",
+        "about 50 minutes",
+        "CUDA 12 streams, a just-in-time compiler",
+        "float32 takes 4 bytes",
+        "a != b",
+    ],
+)
+def test_rules_allow_other_numbers_in_prose(text):
+    notebook = good_notebook()
+    notebook.cells[0]["source"] += f"\n\n{text}"
+    assert rules.problems(notebook) == []
+
+
+def test_rules_count_words_and_cells():
+    notebook = good_notebook()
+    notebook.cells[0]["source"] += " word" * 1500
+    notebook.cells += [new_code_cell("1", execution_count=count) for count in range(3, 33)]
+    found = "\n".join(rules.problems(notebook))
+    assert "words of prose" in found and "32 code cells" in found
+
+
+# --- every way to run a chapter -------------------------------------------------------------------
+
+
+def pinned_torch() -> str:
+    """The torch release that the shipped outputs come from."""
+    text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    return re.search(r"(?m)^torch==(\S+)", text).group(1)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    torch.__version__.split("+")[0] != pinned_torch(),
+    reason="exact outputs are those of the pinned torch",
+)
+@each_chapter
+def test_exact_outputs_are_reproduced(source, tmp_path):
+    """nbval executes the notebook and compares every output that is not tagged as varying."""
+    copy = tmp_path / source.with_suffix(".ipynb").name
+    copy.write_bytes(source.with_suffix(".ipynb").read_bytes())
+    command = [sys.executable, "-m", "pytest", "--nbval", copy.name, "--nbval-cell-timeout=180"]
+    command += ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--rootdir=.", "-c", os.devnull]
+    done = run(*command, cwd=tmp_path)
+    assert done.returncode == 0, end_of(done)
+    assert " passed" in done.stdout
+
+
+@pytest.mark.slow
+@each_chapter
+def test_runs_through_papermill(source, tmp_path):
+    """A fast run ends without an error, decides each of the chapter's claims, and names each figure."""
+    out = tmp_path / "out.ipynb"
+    command = [sys.executable, "-m", "papermill", str(source.with_suffix(".ipynb")), str(out)]
+    command += ["--no-progress-bar", "-k", "python3", "--execution-timeout", "300", "-p", "fast", "True"]
+    done = run(*command, cwd=tmp_path)
+    assert done.returncode == 0, end_of(done)
+    from helpers import claims, verdicts
+
+    cards, _ = course.read_outputs(out)
+    expected = {c.id for c in claims.all_claims().values() if c.chapter == source.stem}
+    assert {card["id"] for card in cards} == expected
+    assert {card["verdict"] for card in cards} <= set(verdicts.VERDICTS)
+    notebook = json.loads(out.read_text(encoding="utf-8"))
+    assert list(rules.outputs(nbformat.from_dict(notebook))) == []
+
+
+WITHOUT_JUPYTER = """
+import importlib.abc, runpy, sys
+
+class Blocker(importlib.abc.MetaPathFinder):
+    names = ("IPython ipykernel jupyter_client jupyter_core jupyterlab jupytext nbclient nbconvert "
+             "nbformat papermill tqdm sklearn").split()
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in self.names:
+            raise ModuleNotFoundError(f"No module named {name!r} (blocked by the test)", name=name)
+
+sys.meta_path.insert(0, Blocker())
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+@each_chapter
+def test_runs_as_a_plain_script_without_jupyter(source, tmp_path):
+    done = run(sys.executable, "-c", WITHOUT_JUPYTER, str(source), cwd=tmp_path, MPLBACKEND="Agg")
+    assert done.returncode == 0, end_of(done)
+    assert "Claim " in done.stdout
+    assert "<div" not in done.stdout, "HTML was printed in a script"
+
+
+def test_the_blocker_blocks(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import IPython\n")
+    done = run(sys.executable, "-c", WITHOUT_JUPYTER, str(script), cwd=tmp_path)
+    assert done.returncode != 0 and "blocked by the test" in done.stderr
+
+
+# --- generated files ------------------------------------------------------------------------------
+
+
+def test_generated_files_are_fresh():
+    stale = [
+        str(path.relative_to(ROOT))
+        for path, content in course.generated(ROOT).items()
+        if not path.exists() or path.read_text(encoding="utf-8") != content
+    ]
+    assert not stale, f"run `make build`; these differ from what solutions/ gives: {stale}"
+
+
+def test_nothing_stray_lies_among_the_notebooks():
+    expected = {entry.slug for entry in course.CHAPTERS}
+    for folder in ["notebooks", "solutions", "exercises"]:
+        for path in (ROOT / folder).glob("[!._]*"):
+            assert path.stem in expected and path.suffix in {".py", ".ipynb"}, path
