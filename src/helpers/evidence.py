@@ -167,7 +167,8 @@ class _Saved:
     """What the graph holds instead of a tensor it saves; it dies when the graph lets go of it."""
 
     def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
+        # Detached: a saved output that knew its graph would keep itself alive for ever.
+        self.tensor = tensor.detach()
 
 
 class Memory(NamedTuple):
@@ -191,9 +192,9 @@ def peak_memory(fn: Callable[[], object]) -> Memory:
     kernel is not seen, except on CUDA: there `peak` and `live` are those of PyTorch's own allocator
     on the current device, and the first call may hold a workspace more, so call `fn` once before.
     """
-    gc.collect()
     on_cuda = torch.cuda.is_available()
     if on_cuda:
+        gc.collect()  # garbage that is freed while fn runs would be subtracted from its memory
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
@@ -343,9 +344,7 @@ class CountingBackend:
         return run
 
 
-def row_dependencies(
-    fn: Callable[[Tensor], Tensor], x: Tensor, out_dim: int = 0, in_dim: int = 0
-) -> Tensor:
+def row_dependencies(fn: Callable[[Tensor], Tensor], x: Tensor, out_dim: int = 0, in_dim: int = 0) -> Tensor:
     """Find which rows of the input each row of the output depends on, from gradients at `x`.
 
     A net that treats the samples of a batch apart gives an identity matrix, however it is written.
