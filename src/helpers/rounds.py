@@ -25,7 +25,7 @@ LONGEST_BLOCK_NS = 5_000_000  # of the slowest variant, where variants differ a 
 HARD_CAP = 3.0  # budgets; spent only where one budget gives too few rounds
 WARM_UP_SHARE = 0.02  # of the budget, for each variant
 CHECK_SHARE = 0.25  # of the budget, between two looks at the precision
-CPU_CLOCK_FROM_NS = 2_000_000  # shorter calls are as quiet on the wall clock
+CPU_CLOCK_FROM_NS = 1_000_000  # shorter calls are as quiet on the wall clock
 BUSY_SHARE = 0.2  # a variant that never runs for more of a call than this is waiting
 FLUSH_BYTES = 256 * 2**20  # more than the L2 cache of a GPU holds
 

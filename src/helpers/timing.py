@@ -158,14 +158,12 @@ class Comparison(display.Shown):
 
     def same(self, name: str, than: str | None = None) -> verdicts.Finding:
         """Judge "there is no practical difference between the two"."""
-        outcome = {SAME: verdicts.HOLDS, NOISY: verdicts.NOISY}.get(
-            self.verdict(name, than), verdicts.FAILS
-        )
+        known = {SAME: verdicts.HOLDS, NOISY: verdicts.NOISY}
+        outcome = known.get(self.verdict(name, than), verdicts.FAILS)
         return verdicts.Finding(outcome, self.sentence(name, than), self._data(name, than))
 
     def seconds_per_call(self, name: str) -> float:
-        """Give the median time of one call, in seconds: for a model that needs it, never as a
-        claim."""
+        """Give the median seconds of one call: for a model that needs it, never as a claim."""
         return float(np.median(self.times[:, self._column(name)]))
 
     def sentence(self, name: str, than: str | None = None) -> str:
@@ -207,8 +205,7 @@ class Comparison(display.Shown):
         return f"<div>{lines}<p><small>{html.escape(how)}</small></p></div>"
 
     def to_data(self) -> dict:
-        """The comparison and its provenance as JSON-serialisable data, without times of single
-        calls."""
+        """The comparison and its provenance as JSON-serialisable data, without absolute times."""
         return {
             "names": list(self.names),
             "results": {name: self._data(name, None) for name in self.names[1:]},
@@ -240,9 +237,7 @@ class Comparison(display.Shown):
             raise ValueError(f"name a second variant to compare {name!r} with")
         return column, base
 
-    def _judge(
-        self, factor: Ratio, word: str, name: str, than: str | None, by: float
-    ) -> verdicts.Finding:
+    def _judge(self, factor: Ratio, word: str, name: str, than: str | None, by: float) -> verdicts.Finding:
         if by < 1:
             raise ValueError(f"by={by} must be at least 1: it is a factor, 2 means twice")
         needed = max(by, 1 + self.margin)
@@ -250,10 +245,14 @@ class Comparison(display.Shown):
             outcome = verdicts.NOISY
         else:
             outcome = verdicts.HOLDS if factor.low > needed else verdicts.FAILS
-        asked = f"; asked: at least {by:g}x {word}" if by > 1 else ""
-        return verdicts.Finding(
-            outcome, self.sentence(name, than) + asked, self._data(name, than) | {"by": by}
-        )
+        data = self._data(name, than) | {"by": by}
+        text = self.sentence(name, than)
+        if outcome == verdicts.FAILS and data["verdict"] == NOISY:
+            # The interval reaches from "no difference" to the other direction: not this one, surely.
+            text = f"{name} is not {word} than {data['than']} {self._evidence(factor)}"
+        if by > 1:
+            text += f"; asked: at least {by:g}x {word}"
+        return verdicts.Finding(outcome, text, data)
 
     def _data(self, name: str, than: str | None) -> dict:
         ratio = self.ratio(name, than)
@@ -378,9 +377,7 @@ def _check_variants(variants: Mapping[str, Callable[[], object]]) -> None:
         raise ValueError(f"a comparison needs at least two variants, got {len(variants)}")
     for name, call in variants.items():
         if not callable(call):
-            raise TypeError(
-                f"variant {name!r} is a {type(call).__name__}, not a function: write `lambda: ...`"
-            )
+            raise TypeError(f"variant {name!r} is a {type(call).__name__}, not a function: write `lambda: ...`")
 
 
 def _check_numbers(
