@@ -14,7 +14,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= 2
-FIRST := work/01_graphs_and_no_grad.ipynb
+FIRST := 01_graphs_and_no_grad.ipynb
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
@@ -42,7 +42,7 @@ $(VENV)/.extra-%: $(VENV)/.created pyproject.toml constraints.txt
 
 lab: $(VENV)/.extra-lab
 	$(BIN)/pitfalls start
-	$(BIN)/jupyter lab $(LAB_FLAGS) $(FIRST)
+	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/$(FIRST) $(LAB_FLAGS) work
 
 test: $(VENV)/.extra-test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(TEST_FLAGS)
