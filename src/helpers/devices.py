@@ -31,6 +31,7 @@ from torch.utils._pytree import tree_leaves
 
 from helpers import machine, toy
 
+aten = torch.ops.aten
 HARDWARE = ("cuda", "mps", "xpu")
 STAND_INS = ("toy", "lazy")
 _ABSENT = "absent"
@@ -96,6 +97,42 @@ def second_device(prefer: str | None = None) -> SecondDevice:
         order = {"none": (), "auto": kinds}.get(prefer, (prefer, *kinds))
         _chosen[prefer] = _choose(order, asked=prefer)
     return _chosen[prefer]
+
+
+# What differs from CUDA. Each line is demonstrated by a test of the same name.
+_GAPS = {
+    "toy": {
+        "Module.to()": "replaces the parameters, where CUDA keeps them: an optimizer made before "
+        "the move updates nothing, unless set_swap_module_params_on_conversion(True)",
+        "random numbers": "come from the CPU's generator, and a torch.Generator of its own is refused",
+        "LSTM and GRU": "raise NotImplementedError, RNN works",
+        "pin_memory()": "raises NotImplementedError",
+        "autocast": "raises AssertionError",
+        "waiting": "is never needed and torch.accelerator.synchronize() raises RuntimeError",
+        "memory statistics": "are missing",
+        "data_ptr()": "is 0; untyped_storage().data_ptr() tells memories apart",
+        "sparse products": "raise RuntimeError",
+        "lengths on the CPU": "as in ctc_loss are refused",
+    },
+    "lazy": {
+        "Module.to()": "replaces the parameters, as on toy",
+        "mixed devices": "are refused in other words: Input tensor is not a lazy tensor",
+        "torch.where": "mixes devices silently",
+        "torch.cat": "of mixed devices raises an internal assertion",
+        "copy_() to the CPU": "raises an internal assertion; use .cpu()",
+        "BatchNorm": "does not update its running statistics",
+        "recurrent layers": "raise RuntimeError",
+        "torch.save": "raises RuntimeError; move to the CPU first",
+        "storage": "cannot be asked for, and data_ptr() is 0",
+        "torch.accelerator": "does not know it",
+        "transfers() in inference mode": "raises RuntimeError; no_grad works",
+    },
+}
+
+
+def gaps(kind: str) -> list[tuple[str, str]]:
+    """List what differs from CUDA on a device of this kind: (what, what happens). Empty for hardware."""
+    return list(_GAPS.get(kind, {}).items())
 
 
 def _choose(kinds: tuple[str, ...], asked: str) -> SecondDevice:
@@ -292,6 +329,14 @@ def _on_device(value: object) -> bool:
     return isinstance(value, torch.Tensor) and value.device.type not in ("cpu", "meta")
 
 
+def _wrap_if_lazy(out: object, args: tuple) -> object:
+    """Give a new lazy tensor the wrapper that views need, which is left out under a dispatch mode."""
+    is_lazy = isinstance(out, torch.Tensor) and out.device.type == "lazy"
+    if not is_lazy or torch._is_functional_tensor(out) or any(map(_on_device, tree_leaves(args))):
+        return out
+    return torch._to_functional_tensor(out)
+
+
 class _Census(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
@@ -303,24 +348,29 @@ class _Census(TorchDispatchMode):
             with self:
                 return op.decompose(*args, **kwargs)
         out = op(*args, **kwargs)
-        if op is torch.ops.aten._to_copy.default:
+        if op is aten._to_copy.default:
             self._count_copy(args[0], out, kwargs.get("non_blocking", False))
-        elif op is torch.ops.aten.copy_.default:
+        elif op in (aten.copy_.default, aten.copy.default):
             self._count_copy(args[1], out, args[2] if len(args) > 2 else False)
+        elif op is aten.lift_fresh.default and _on_device(out):  # torch.tensor(..., device=...)
+            self._count_to_device(out.numel() * out.element_size())
         elif op.overloadpacket in toy.INDEXING:
             self._count_indices(args)
-        elif op is torch.ops.aten._local_scalar_dense.default and _on_device(args[0]):
+        elif op is aten._local_scalar_dense.default and _on_device(args[0]):
             self._count_to_host(args[0].element_size())
         elif {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & set(op.tags):
             self.counts.syncs += any(map(_on_device, tree_leaves((args, kwargs))))
-        return out
+        return _wrap_if_lazy(out, args)
 
     def _count_copy(self, source: torch.Tensor, copy: torch.Tensor, non_blocking: bool) -> None:
         if _on_device(copy) and source.device.type == "cpu":
-            self.counts.to_device += 1
-            self.counts.to_device_bytes += copy.numel() * copy.element_size()
+            self._count_to_device(copy.numel() * copy.element_size())
         elif _on_device(source) and copy.device.type == "cpu":
             self._count_to_host(copy.numel() * source.element_size(), sync=not non_blocking)
+
+    def _count_to_device(self, size: int) -> None:
+        self.counts.to_device += 1
+        self.counts.to_device_bytes += size
 
     def _count_to_host(self, size: int, sync: bool = True) -> None:
         self.counts.to_host += 1
@@ -336,9 +386,8 @@ class _Census(TorchDispatchMode):
             is_mask = index.dtype in (torch.bool, torch.uint8)
             if _on_device(index):
                 self.counts.syncs += is_mask and not fills
-            elif is_mask:  # its positions are copied, one int64 a dimension and hit
-                self.counts.to_device += index.dim()
-                self.counts.to_device_bytes += index.dim() * int(index.count_nonzero()) * 8
+            elif is_mask:  # its positions are copied: one index tensor a dimension
+                for _ in range(index.dim()):
+                    self._count_to_device(8 * int(index.count_nonzero()))
             else:
-                self.counts.to_device += 1
-                self.counts.to_device_bytes += index.numel() * 8
+                self._count_to_device(8 * index.numel())

@@ -1,8 +1,8 @@
 """A device made in Python: what a second device is to PyTorch, in one file.
 
-PyTorch keeps one backend name spare, PrivateUse1. Here it is given the name `toy`. What makes a device:
+PyTorch keeps one backend spare, PrivateUse1. Here it is given the name `toy`. What makes a device:
 
-- a tag: a `ToyTensor` says `device='toy:0'`, and its numbers lie in memory that only this file touches;
+- a tag: a `ToyTensor` says `device='toy:0'`; its numbers lie in memory that only this file touches;
 - a rule: operands with different tags are refused, in the words that CUDA uses;
 - memory: three operations that must work before any tensor carries the tag (see `start`).
 
@@ -21,7 +21,7 @@ _libraries: list[torch.library.Library] = []  # a registration lives as long as 
 
 
 class ToyTensor(torch.Tensor):
-    """A tensor on `toy`: PyTorch sees shape, strides and device; the numbers lie in the CPU's `host`."""
+    """A tensor on `toy`: PyTorch sees shape, strides and device; the numbers lie in `host`."""
 
     host: torch.Tensor
     __torch_function__ = torch._C._disabled_torch_function_impl
@@ -64,12 +64,14 @@ class ToyTensor(torch.Tensor):
         def to_toy(value):
             if not isinstance(value, torch.Tensor) or (target and target.type != "toy"):
                 return value
-            return seen[id(value)] if id(value) in seen else ToyTensor(value)
+            known = seen.get(id(value))
+            if known is None:
+                return ToyTensor(value)
+            if (known.size(), known.stride()) != (value.size(), value.stride()):
+                known.data = ToyTensor(value)  # t_(), resize_(), out=: the host got another shape
+            return known
 
-        out = tree_map(to_toy, op(*tree_map(to_host, args), **tree_map(to_host, kwargs)))
-        if torch.Tag.inplace_view in op.tags:  # t_(), squeeze_(), ... gave the host another shape
-            out.data = ToyTensor(out.host)
-        return out
+        return tree_map(to_toy, op(*tree_map(to_host, args), **tree_map(to_host, kwargs)))
 
     @property
     def data(self) -> torch.Tensor:
@@ -109,6 +111,8 @@ class ToyTensor(torch.Tensor):
         return format(self.item() if self.dim() == 0 else self.__repr__(), spec)
 
     def __reduce_ex__(self, protocol):
+        if isinstance(self, torch.nn.Parameter):
+            return torch._utils._rebuild_parameter, (self.detach(), self.requires_grad, {})
         # PyTorch's own way for devices without a storage format; it obeys map_location.
         rebuild = torch._utils._rebuild_device_tensor_from_cpu_tensor
         return rebuild, (self.detach().cpu(), self.dtype, str(self.device), self.requires_grad)
@@ -180,9 +184,7 @@ def start() -> None:
     def empty_strided(size, stride, *, dtype=None, layout=None, device=None, pin_memory=None):
         return ToyTensor(torch.empty_strided(size, stride, dtype=dtype, device="cpu"))
 
-    def copy_from(
-        source, destination, non_blocking=False
-    ):  # used by torch.tensor(..., device="toy")
+    def copy_from(source, destination, non_blocking=False):  # torch.tensor(..., device="toy")
         getattr(destination, "host", destination).copy_(getattr(source, "host", source))
         return destination
 
