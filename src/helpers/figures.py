@@ -133,8 +133,9 @@ def draw_graph(output: Tensor, parameters: Mapping[str, Tensor] | nn.Module | No
     alt += ", ".join(kind if count == 1 else f"{count} x {kind}" for kind, count in most)
     alt += ", …" if len(kinds) > len(most) else "" if most else "Nothing was recorded"
     alt += "."
+    plain = {node: text.replace("\n", " ") for node, text in labels.items()}
     rows = [
-        [labels[node].replace("\n", " "), ", ".join(labels.get(p, "…") for p in _parents(node))]
+        [plain[node], ", ".join(plain.get(parent, "…") for parent in _parents(node))]
         for node in labels
         if hasattr(node, "next_functions")
     ]
@@ -237,7 +238,7 @@ def memory_timeline(memories: Mapping[str, Memory]) -> None:
         live = [now / size for _, now in memory.timeline]
         steps = range(1, len(live) + 1)
         ax.step(steps, live, ls=line, where="post", color=colour, lw=1.8)
-        text = f"{label}: peak {_short(memory.peak / size)} {unit}"
+        text = f"{label}: peak {_bytes(memory.peak)}"
         top = int(np.argmax(live))
         ax.plot(top + 1, live[top], marker, ls=line, color=colour, ms=9, mec="black", label=text)
     _label(ax, "operation number", f"alive ({unit})")
@@ -530,7 +531,7 @@ def roofline(points: Mapping[str, tuple[float, float]], peak_flops: float, peak_
         roof = min(peak_flops, intensity * peak_bandwidth)
         bound = "memory" if intensity < ridge else "compute"
         possible = reached <= roof
-        share = f"{reached / roof:.0%} of" if possible else f"{_short(reached / roof)} times"
+        share = f"{reached / roof * 100:.0f} % of" if possible else f"{_short(reached / roof)} times"
         text = f"{name}: {share} its {bound} roof"
         ax.plot(intensity, reached, marker, color=colour, ms=9, mec="black", label=text)
         facts.append(text + ("" if possible else ", more than is possible"))
