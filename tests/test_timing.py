@@ -279,6 +279,7 @@ def test_it_measures_with_one_thread_and_without_garbage_collection(fake):
 
 
 def test_threads_and_garbage_collection_come_back_after_an_error(fake):
+    before = torch.get_num_threads()
     torch.set_num_threads(2)
     gc.disable()
     try:
@@ -288,7 +289,7 @@ def test_threads_and_garbage_collection_come_back_after_an_error(fake):
         assert not gc.isenabled()
     finally:
         gc.enable()
-        torch.set_num_threads(1)
+        torch.set_num_threads(before)
 
 
 # --- wrong use ------------------------------------------------------------------------------------
