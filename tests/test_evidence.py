@@ -480,6 +480,10 @@ class TestRowDependencies:
         table = evidence.row_dependencies(lambda x: x.cumsum(1), x, out_dim=1, in_dim=1)
         assert torch.equal(table, torch.ones(5, 5).tril() > 0)
 
+    def test_vectors(self):
+        table = evidence.row_dependencies(lambda x: x.cumsum(0), torch.randn(4))
+        assert torch.equal(table, torch.ones(4, 4).tril() > 0)
+
     def test_rows_that_are_not_read(self):
         table = evidence.row_dependencies(lambda x: x[:2] * 1, torch.randn(3, 2))
         assert torch.equal(table, torch.eye(3)[:2] > 0)

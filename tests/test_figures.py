@@ -181,6 +181,10 @@ class TestLineChart:
         alt, _, _ = shown(figures.line_chart, range(2), series, "x", "y")
         assert "n: from 3 to 3" in alt and "none: no values" in alt
 
+    def test_names_on_the_horizontal_axis(self, monkeypatch):
+        fig = drawn(monkeypatch, figures.line_chart, ["a", "b"], {"s": [1, 2]}, "x", "y")
+        assert [text.get_text() for text in fig.axes[0].get_xticklabels()] == ["a", "b"]
+
     def test_series_differ_by_more_than_colour(self):
         colours, markers, lines = zip(*map(figures._series, range(7)), strict=True)
         assert len(set(colours)) == len(set(markers)) == 7

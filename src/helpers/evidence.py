@@ -381,7 +381,7 @@ def row_dependencies(fn: Callable[[Tensor], Tensor], x: Tensor, out_dim: int = 0
 
 def _rows_with_gradient(value: Tensor, x: Tensor, in_dim: int) -> Tensor:
     (gradient,) = torch.autograd.grad(value, x, retain_graph=True, materialize_grads=True)
-    return (gradient != 0).movedim(in_dim, 0).flatten(1).any(1).cpu()
+    return (gradient != 0).movedim(in_dim, 0).reshape(x.shape[in_dim], -1).any(1).cpu()
 
 
 def state_hash(module: nn.Module) -> str:

@@ -241,6 +241,7 @@ def memory_timeline(memories: Mapping[str, Memory]) -> None:
         text = f"{label}: peak {_bytes(memory.peak)}"
         top = int(np.argmax(live))
         ax.plot(top + 1, live[top], marker, ls=line, color=colour, ms=9, mec="black", label=text)
+    ax.xaxis.get_major_locator().set_params(integer=True)
     _label(ax, "operation number", f"alive ({unit})")
     ax.set_ylim(bottom=0)
     _legend(fig, ax)
@@ -341,7 +342,7 @@ def _draw_strides(ax: Axes, title: str, tensor: Tensor, middle: float) -> tuple[
 
 
 def line_chart(
-    x: Sequence[float],
+    x: Sequence[float] | Sequence[str],
     series: Mapping[str, Sequence[float]],
     xlabel: str,
     ylabel: str,
@@ -353,7 +354,7 @@ def line_chart(
     """Draw series over common x values, one line each.
 
     Args:
-        x: the values on the horizontal axis.
+        x: the values on the horizontal axis, or names.
         series: y values by name, as many as `x` each; NaN leaves a gap.
         hlines: horizontal lines to compare with, by label.
     """
@@ -366,10 +367,14 @@ def _lines(x, series, xlabel, ylabel, logx, logy, title, hlines, remark) -> None
         colour, marker, line = _series(number)
         look = {"marker": marker, "ls": line, "color": colour, "label": name}
         ax.plot(x, y, markevery=max(1, len(x) // 25), lw=1.8, ms=6, **look)
-    ax.set_xscale("log" if logx else "linear")
-    ax.set_yscale("log" if logy else "linear")
+    if logx:
+        ax.set_xscale("log")
+    if logy:
+        ax.set_yscale("log")
     for number, (label, value) in enumerate(hlines.items()):
         ax.axhline(value, color=_GREY, lw=1.4, ls=_LINES[(number + 3) % 4], label=label)
+    if not logx and all(isinstance(value, int) for value in x):
+        ax.xaxis.get_major_locator().set_params(integer=True)
     if logx and len(x) <= 12:
         ax.set_xticks(x, [_short(value) for value in x])
         ax.set_xticks([], minor=True)
@@ -453,7 +458,8 @@ def heat_map(
         share = (number[row, column] - low) / ((high - low) or 1)
         text = fmt.format(values[row, column])
         ax.text(column, row, text, size=_TEXT, ha="center", va="center", color=_shade(share)[1])
-    ax.set_xticks(range(len(columns)), columns)
+    slant = {"rotation": 30, "ha": "right"} if max(map(len, columns)) > 10 else {}
+    ax.set_xticks(range(len(columns)), columns, **slant)
     ax.set_yticks(range(len(rows)), rows)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
