@@ -445,6 +445,17 @@ class TestCountingBackend:
         f(-torch.ones(3))
         assert (backend.compiles, backend.calls) == (3, 4)
 
+    def test_the_trap_in_the_docstring_is_still_there(self):
+        backend, x = evidence.CountingBackend(), torch.ones(3)
+        compiled = torch.compile(lambda t: t.cos() + 1, backend=backend)
+        compiled(x)
+        assert evidence.op_counts(lambda: compiled(x)) == Counter(cos=1, add=1)
+        compiled(x)
+        assert backend.calls == 1  # eager ever since
+        torch.compiler.reset()
+        compiled(x)
+        assert backend.calls == 2
+
     def test_static_shapes_compile_each(self):
         backend = evidence.CountingBackend()
         compiled = torch.compile(lambda t: t * 2, backend=backend, dynamic=False)

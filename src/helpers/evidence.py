@@ -9,7 +9,7 @@ Most counters sit under a dispatch mode: they see every operation that reaches a
 thread, its backward pass included, but not what a kernel does inside, nor what other threads run.
 
 **A trap.** Calling a compiled function (`torch.compile`) under any dispatch mode runs it eager *and
-leaves it eager* for the rest of the process (pytorch#190286). Do not hand one to `op_counts`,
+leaves it eager* until `torch.compiler.reset()` (pytorch#190286). Do not hand one to `op_counts`,
 `host_syncs`, `peak_memory` or `flops`; count what it compiles with `CountingBackend` instead.
 """
 
@@ -323,8 +323,7 @@ class CountingBackend:
 
     Two compilations of one function count towards the same recompile limit;
     `torch.compiler.reset()` first starts afresh. Never call the compiled function inside
-    `op_counts` or another dispatch mode: it would run eager, and stay eager for the rest of the
-    process.
+    `op_counts` or another dispatch mode: it would run eager, and stay eager until such a reset.
 
     compiles: graphs compiled so far. One call that compiles several has graph breaks.
     calls: how often compiled graphs ran so far.
