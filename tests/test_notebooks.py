@@ -178,6 +178,18 @@ def test_rules_allow_other_numbers_in_prose(text):
     assert rules.problems(notebook) == []
 
 
+def test_rules_count_no_opening_cell_and_no_gpu_section_as_untested():
+    notebook = good_notebook()
+    cell = notebook.cells[3]
+    cell["metadata"]["tags"] = [rules.IGNORE]
+    cell["source"] = "preflight(1)"
+    assert rules.problems(notebook) == []
+    cell["source"] = "1 + 1"
+    assert rules.problems(notebook) != []
+    notebook.cells[2]["source"] = "## On a GPU"
+    assert rules.problems(notebook) == []
+
+
 def test_rules_count_words_and_cells():
     notebook = good_notebook()
     notebook.cells[0]["source"] += " word" * 1500
