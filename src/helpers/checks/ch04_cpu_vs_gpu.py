@@ -1,0 +1,712 @@
+"""Checks of chapter 4: limits, fitted cost models, prices and plans. Every number is made up or drawn; none is timed.
+
+A wrong answer is explained by `judge`: each misconception comes with the function that a learner who holds it
+would write, a mimic, and the one that gives what came is named. Hidden cases are drawn until all mimics differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+
+from ..exercises import Exercise, Failed, draw_int, expect, expect_raises
+from ..sessions import LearnerError, Session
+
+# By misconception; a second mimic of the same one has a note after a slash: "two-points-only/the outermost".
+Mimics = dict[str, Callable]
+
+
+def draw(rng: torch.Generator, low: float, high: float) -> float:
+    """Draw a hidden number from low to high."""
+    return low + (high - low) * float(torch.rand((), generator=rng, dtype=torch.float64))
+
+
+def same(came: object, wanted: object) -> bool:
+    """Whether two answers agree: numbers within 1e-5 relative, anything else exactly."""
+    if type(came) is float or type(wanted) is float:
+        numbers = all(type(value) in (int, float) for value in (came, wanted))
+        return numbers and math.isclose(came, wanted, rel_tol=1e-5)
+    return came == wanted
+
+
+def outcome(mimic: Callable, arguments: Sequence) -> object:
+    """What a mimic answers; for one that breaks on this case, a value that no answer equals."""
+    try:
+        return mimic(*arguments)
+    except (ArithmeticError, LookupError, ValueError):
+        return object()
+
+
+def draw_telling(rng: torch.Generator, make: Callable, solve: Callable, mimics: Mimics) -> tuple:
+    """Draw arguments until the right answer and those of all mimics differ from each other."""
+    for _ in range(1000):
+        arguments = make(rng)
+        answers = [solve(*arguments), *(outcome(mimic, arguments) for mimic in mimics.values())]
+        if not any(same(a, b) for i, a in enumerate(answers) for b in answers[:i]):
+            return arguments
+    raise AssertionError("no telling case found: a mimic is right, or the cases are too narrow")
+
+
+def judge(came: object, wanted: object, arguments: Sequence, mimics: Mimics, on: str) -> None:
+    """Fail unless the right answer came; name the misconception whose own answer this is."""
+    if same(came, wanted):
+        return
+    told = next((name for name, mimic in mimics.items() if same(came, outcome(mimic, arguments))), None)
+    raise Failed(told and told.partition("/")[0], expected=wanted, came=came, on=on)
+
+
+def expect_number(came: object, on: str) -> None:
+    """Fail unless a plain, finite number came."""
+    good = type(came) in (int, float) and math.isfinite(came)
+    expect(good, None, "This should be a number.", expected="a finite number", came=came, on=on)
+
+
+def pick(mimics: Mimics, *names: str) -> Mimics:
+    """The named mimics alone: those whose answer is wrong on a rung's cases."""
+    return {name: mimics[name] for name in names}
+
+
+# --- 4.1 -------------------------------------------------------------------------------------------------
+
+IMPOSSIBLE = Exercise(
+    "4.1",
+    names=["impossible_rows"],
+    points=1,
+    hints=[
+        "How long must a row take at the very least if memory runs at its peak, and how long if arithmetic does?",
+        "Both happen at the same time, so the longer of the two is the limit. Compare seconds with it, rather than "
+        "dividing by seconds, and think about which side a row exactly at the limit is on.",
+    ],
+    remark="A time below the limit means that something else was timed: the launch of work that nobody waited for, a "
+    "cached result, or a loop that was optimised away. Comparing times avoids a division by a clock that read 0.",
+    misconceptions={
+        "only-arithmetic": "You hold the rows against the arithmetic peak alone. An addition needs one operation and "
+        "moves twelve bytes: which peak does such a row run into first?",
+        "only-traffic": "You hold the rows against the memory bandwidth alone. A large matrix product moves few bytes "
+        "for its operations: what bounds it?",
+        "adds-the-limits": "You add the time for memory and the time for arithmetic. They overlap, so a row may be "
+        "faster than their sum.",
+        "smaller-limit": "A row is impossible as soon as it beats one of its limits; yours has to beat both.",
+        "fastest-suspected": "You suspect the fastest row. A short time is possible for little work: put the time "
+        "beside what had to be done in it.",
+        "possible-rows": "These are the rows that are possible.",
+        "limit-is-possible": "A row exactly at its limit is possible.",
+        "divides-by-seconds": "A coarse clock read 0 seconds for work that is not nothing, and your code divides by "
+        "it. Which comparison needs no division by the time?",
+        "counted-from-1": "Rows are counted from 0.",
+        "not-row-numbers": "The numbers of the rows are wanted, as a list of ints.",
+    },
+)
+
+Table = list[tuple[float, float, float]]
+
+
+def find_impossible(table: Table, bandwidth: float, peak: float, limit: Callable = max) -> list[int]:
+    """The rows that took less than their limit, which is a function of the traffic and the arithmetic time."""
+    return [i for i, (nbytes, flops, seconds) in enumerate(table) if seconds < limit(nbytes / bandwidth, flops / peak)]
+
+
+def mimic_fastest(table: Table, bandwidth: float, peak: float) -> list[int]:
+    return [min(range(len(table)), key=lambda i: table[i][2])]
+
+
+def mimic_complement(table: Table, bandwidth: float, peak: float) -> list[int]:
+    return sorted(set(range(len(table))) - set(find_impossible(table, bandwidth, peak)))
+
+
+IMPOSSIBLE_MIMICS: Mimics = {
+    "only-arithmetic": lambda *case: find_impossible(*case, limit=lambda traffic, compute: compute),
+    "only-traffic": lambda *case: find_impossible(*case, limit=lambda traffic, compute: traffic),
+    "adds-the-limits": lambda *case: find_impossible(*case, limit=lambda traffic, compute: traffic + compute),
+    "smaller-limit": lambda *case: find_impossible(*case, limit=min),
+    "fastest-suspected": mimic_fastest,
+    "possible-rows": mimic_complement,
+    "counted-from-1": lambda *case: [row + 1 for row in find_impossible(*case)],
+}
+
+
+def make_table(rng: torch.Generator) -> tuple[Table, float, float]:
+    """A shuffled table with every kind of row: bound by either limit, or by both, and possible ones."""
+    bandwidth, peak = draw(rng, 2e10, 9e10), draw(rng, 1e11, 9e11)
+    kinds = [(0.4, 0.1, 0.45), (1.0, 0.2, 0.5), (0.2, 1.0, 0.5), (1.0, 0.9, 0.3), (0.1, 0.1, 2.0), (0.02, 0.01, 0.025)]
+    kinds += [kinds[draw_int(rng, 0, 5)] for _ in range(draw_int(rng, 1, 3))]
+    rows = []
+    for index in torch.randperm(len(kinds), generator=rng).tolist():
+        traffic, compute, seconds = kinds[index]
+        scale = draw(rng, 0.5, 1.5)
+        rows.append((traffic * scale * bandwidth, compute * scale * peak, seconds * scale))
+    return rows, bandwidth, peak
+
+
+def ask_for_rows(session: Session, table: Table, bandwidth: float, peak: float, on: str) -> list[int]:
+    came = session.call("impossible_rows", table, bandwidth, peak)
+    rows = isinstance(came, (list, tuple)) and all(type(row) is int for row in came)
+    expect(rows, "not-row-numbers", expected="a list of ints", came=came, on=on)
+    return list(came)
+
+
+@IMPOSSIBLE.check("finds the rows that beat a limit, in two shuffled tables")
+def _(session, rng):
+    for _ in range(2):
+        case = draw_telling(rng, make_table, find_impossible, IMPOSSIBLE_MIMICS)
+        table, bandwidth, peak = case
+        shares = [f"{t / max(b / bandwidth, f / peak):.2f}" for b, f, t in table]
+        on = f"rows that took {', '.join(shares)} of their limit"
+        wanted = find_impossible(*case)
+        came = ask_for_rows(session, *case, on)
+        expect(came == sorted(came), message="Ascending row numbers are wanted.", expected=wanted, came=came, on=on)
+        judge(came, wanted, case, IMPOSSIBLE_MIMICS, on)
+
+
+@IMPOSSIBLE.check("lets a row exactly at its limit pass, and an empty table")
+def _(session, rng):
+    bandwidth, peak = float(2**30), float(2**36)
+    at_limit = [(2.0**29, 2.0**30, 0.5), (2.0**20, 2.0**37, 2.0), (2.0**28, 2.0**34, 0.25)]
+    below = [(2.0**29, 2.0**30, 0.5 - 2.0**-6), (2.0**20, 2.0**37, 2.0 - 2.0**-6)]
+    turn = draw_int(rng, 0, 4)
+    table = [*at_limit, *below][turn:] + [*at_limit, *below][:turn]
+    case, on = (table, bandwidth, peak), "three rows exactly at their limit and two a little below"
+    came = ask_for_rows(session, *case, on)
+    strict = {
+        "limit-is-possible": lambda *case: list(range(5)),
+        "possible-rows": mimic_complement,
+    }
+    judge(came, find_impossible(*case), case, strict, on)
+    on = "a table without rows"
+    judge(ask_for_rows(session, [], bandwidth, peak, on), [], ([], bandwidth, peak), {}, on)
+
+
+@IMPOSSIBLE.check("copes with a clock that read 0")
+def _(session, rng):
+    case = ([(4e9, 1e9, 1.0), (draw(rng, 1e6, 1e9), 1e6, 0.0), (1e3, draw(rng, 1e6, 1e9), 0.0)], 2e10, 1e11)
+    on = "two rows of 0 seconds after a possible one"
+    try:
+        came = ask_for_rows(session, *case, on)
+    except LearnerError as error:
+        if error.is_a("ZeroDivisionError"):
+            raise Failed("divides-by-seconds", came=f"ZeroDivisionError: {error.text}", on=on) from None
+        raise
+    judge(came, [1, 2], case, {"divides-by-seconds": lambda *case: []}, on)
+
+
+# --- 4.2 -------------------------------------------------------------------------------------------------
+
+BOUND = Exercise(
+    "4.2",
+    names=["lower_bound_seconds"],
+    points=1,
+    hints=[
+        "Three things take time at once: arithmetic, moving bytes, and starting operations. Which of them decides?",
+        "Write the three times down one by one, each in seconds, and check their units: amount divided by amount per "
+        "second. Only the floor is given as seconds for one operation.",
+    ],
+    remark="The largest of the three is a bound, not a forecast: a real net changes its limit from layer to layer and "
+    "lands above it. A measurement below it is a mistake in the measurement.",
+    misconceptions={
+        "only-compute": "You divide the flops by the peak and stop there. A net that reads all its weights for one "
+        "item waits for memory: which amount has to be moved?",
+        "no-floor": "A small net of many operations comes out too fast. What does every operation cost, however "
+        "little it computes?",
+        "one-floor": "The floor is paid by every operation, not once for the net.",
+        "adds-the-limits": "You add the limits. Arithmetic, traffic and the start of the next operation overlap, so "
+        "the sum is no lower bound.",
+        "floor-on-top": "You add the floor to the larger of the other two. It overlaps with them as well: the largest "
+        "of the three counts.",
+        "smallest-limit": "You take the smallest limit. All three must be met, so which one decides?",
+        "upside-down": "Check the units: flops divided by flops per second gives seconds.",
+    },
+)
+
+
+def bound(flops: float, nbytes: float, operations: int, machine: dict, combine: Callable = max) -> float:
+    """A combination of the compute, the traffic and the floor time, in seconds."""
+    compute, traffic = flops / machine["peak_flops"], nbytes / machine["peak_bandwidth"]
+    return combine(compute, traffic, operations * machine["seconds_per_operation"])
+
+
+def mimic_one_floor(flops: float, nbytes: float, operations: int, machine: dict) -> float:
+    return bound(flops, nbytes, 1, machine)
+
+
+def mimic_upside_down(flops: float, nbytes: float, operations: int, machine: dict) -> float:
+    floor = operations * machine["seconds_per_operation"]
+    return max(machine["peak_flops"] / flops, machine["peak_bandwidth"] / nbytes, floor)
+
+
+BOUND_MIMICS: Mimics = {
+    "only-compute": lambda *case: bound(*case, combine=lambda compute, traffic, floor: compute),
+    "one-floor": mimic_one_floor,
+    "no-floor": lambda *case: bound(*case, combine=lambda compute, traffic, floor: max(compute, traffic)),
+    "adds-the-limits": lambda *case: bound(*case, combine=lambda *limits: sum(limits)),
+    "floor-on-top": lambda *case: bound(*case, combine=lambda compute, traffic, floor: max(compute, traffic) + floor),
+    "smallest-limit": lambda *case: bound(*case, combine=min),
+    "upside-down": mimic_upside_down,
+}
+
+
+def draw_net(rng: torch.Generator, compute_s: float, traffic_s: float, floor_s: float) -> tuple:
+    """A net and a machine on which the three limits are about these times."""
+    machine = {
+        "peak_flops": draw(rng, 5e10, 9e11),
+        "peak_bandwidth": draw(rng, 1e10, 9e10),
+        "seconds_per_operation": draw(rng, 2e-6, 9e-6),
+    }
+    operations = max(2, round(floor_s / machine["seconds_per_operation"]))
+    flops, nbytes = compute_s * machine["peak_flops"], traffic_s * machine["peak_bandwidth"]
+    return flops * draw(rng, 0.9, 1.1), nbytes * draw(rng, 0.9, 1.1), operations, machine
+
+
+def check_bound(session: Session, case: tuple, on: str, *misconceptions: str) -> None:
+    came = session.call("lower_bound_seconds", *case)
+    expect_number(came, on)
+    judge(came, bound(*case), case, pick(BOUND_MIMICS, *misconceptions), on)
+
+
+@BOUND.check("a large batch: arithmetic decides")
+def _(session, rng):
+    case = draw_net(rng, 20e-3, 6e-3, 100e-6)
+    check_bound(session, case, "much arithmetic", "upside-down", "adds-the-limits", "smallest-limit", "floor-on-top")
+
+
+@BOUND.check("one item through a wide net: reading the weights decides")
+def _(session, rng):
+    case = draw_net(rng, 60e-6, 800e-6, 30e-6)
+    told = ("only-compute", "upside-down", "adds-the-limits", "smallest-limit", "floor-on-top")
+    check_bound(session, case, "few flops for many bytes", *told)
+
+
+@BOUND.check("a small net of many operations: the floor decides")
+def _(session, rng):
+    case = draw_net(rng, 0.3e-6, 0.6e-6, draw(rng, 80e-6, 300e-6))
+    check_bound(session, case, f"{case[2]} tiny operations", *BOUND_MIMICS)
+
+
+# --- 4.3 -------------------------------------------------------------------------------------------------
+
+CROSSOVER = Exercise(
+    "4.3",
+    names=["crossover_batch"],
+    points=2,
+    hints=[
+        "A device's time is a fixed part and a part for each item. What does it mean for two such lines if the "
+        "slope of the GPU is the smaller one, and what if it is the larger one?",
+        "Only the smaller slope wins in the end. Where are the two lines equal, and which whole number comes next?",
+        "If the lines meet below 1, the GPU wins from the first item on: the smallest batch there is.",
+    ],
+    remark="Slopes decide who wins in the end, fixed costs decide where. Fitting all points keeps one noisy "
+    "measurement from moving the answer, and lets it lie beyond what was measured.",
+    misconceptions={
+        "reads-the-points": "You give the first measured batch at which the GPU was faster. The crossing may lie "
+        "between the measured batches or beyond them, and one noisy point moves it: ask the fitted lines.",
+        "two-points-only": "You put each line through two of its points. Noise in those two moves the crossing: fit "
+        "all points by least squares.",
+        "no-fixed-cost": "Your lines go through the origin. What does a call cost before its first item?",
+        "cpu-still-faster": "At this batch the CPU is still faster. The lines meet between two whole numbers: which of "
+        "them lies on the GPU's side?",
+        "swapped": "You look for the batch at which the CPU gets faster.",
+        "below-1": "A batch has at least one item. Where the lines meet before that, what is the smallest batch at "
+        "which the GPU is faster?",
+        "wins-only-below": "The GPU is faster only below a batch here, and slower for every larger one. It must stay "
+        "faster.",
+        "never-is-none": "The GPU never wins here: the answer is None.",
+        "search-ends-early": "The GPU does win here, beyond the batches you look at. The lines tell where they meet.",
+        "not-a-whole-batch": "A batch is a whole number (an int), or the answer is None.",
+    },
+)
+
+Points = list[tuple[int, float]]
+MEASURED = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+
+
+def fit_line(points: Points) -> tuple[float, float]:
+    """(t0, c) of the least-squares line through (batch, seconds) pairs."""
+    x = torch.tensor([batch for batch, _ in points], dtype=torch.float64)
+    y = torch.tensor([seconds for _, seconds in points], dtype=torch.float64)
+    c = ((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum()
+    return float(y.mean() - c * x.mean()), float(c)
+
+
+def crossing(cpu: tuple[float, float], gpu: tuple[float, float], whole: Callable = lambda at: math.floor(at) + 1):
+    """The first batch at which the GPU's line (t0, c) is below the CPU's and stays there; None if there is none."""
+    if gpu[1] >= cpu[1]:
+        return None
+    return max(1, whole((gpu[0] - cpu[0]) / (cpu[1] - gpu[1])))
+
+
+def cross_fitted(cpu_points: Points, gpu_points: Points) -> int | None:
+    return crossing(fit_line(cpu_points), fit_line(gpu_points))
+
+
+def mimic_points(cpu_points: Points, gpu_points: Points) -> int | None:
+    cpu = dict(cpu_points)
+    return min((batch for batch, seconds in gpu_points if batch in cpu and seconds < cpu[batch]), default=None)
+
+
+def mimic_ends(cpu_points: Points, gpu_points: Points) -> int | None:
+    lines = [fit_line([min(points), max(points)]) for points in (cpu_points, gpu_points)]
+    return crossing(*lines)
+
+
+def mimic_first_and_last(cpu_points: Points, gpu_points: Points) -> int | None:
+    lines = [fit_line([points[0], points[-1]]) for points in (cpu_points, gpu_points)]
+    return crossing(*lines)
+
+
+def mimic_origin(cpu_points: Points, gpu_points: Points) -> int | None:
+    slopes = [sum(b * t for b, t in points) / sum(b * b for b, _ in points) for points in (cpu_points, gpu_points)]
+    return crossing((0.0, slopes[0]), (0.0, slopes[1]))
+
+
+def mimic_floor(cpu_points: Points, gpu_points: Points) -> int | None:
+    return crossing(fit_line(cpu_points), fit_line(gpu_points), math.floor)
+
+
+def mimic_swapped(cpu_points: Points, gpu_points: Points) -> int | None:
+    return cross_fitted(gpu_points, cpu_points)
+
+
+CROSSOVER_MIMICS: Mimics = {
+    "reads-the-points": mimic_points,
+    "no-fixed-cost": mimic_origin,
+    "cpu-still-faster": mimic_floor,
+    "swapped": mimic_swapped,
+}
+
+
+def points_on(line: tuple[float, float], batches: Sequence[int], rng=None, noise: float = 0.0) -> Points:
+    """Points of a line, each off by up to this share."""
+    return [(b, (line[0] + line[1] * b) * (1 + (draw(rng, -noise, noise) if noise else 0.0))) for b in batches]
+
+
+def two_lines(rng: torch.Generator, at: float) -> tuple[tuple[float, float], tuple[float, float]]:
+    """A CPU and a GPU line that meet at this batch, the GPU's with the larger fixed cost if that is positive."""
+    cpu, gpu_c = (draw(rng, 5e-5, 2e-4), draw(rng, 4e-6, 9e-6)), draw(rng, 1e-7, 1e-6)
+    return cpu, (cpu[0] + at * (cpu[1] - gpu_c), gpu_c)
+
+
+def ask_for_batch(session: Session, cpu_points: Points, gpu_points: Points, on: str) -> int | None:
+    came = session.call("crossover_batch", cpu_points, gpu_points)
+    whole = came is None or type(came) is int
+    expect(whole, "not-a-whole-batch", expected="an int or None", came=came, on=on)
+    return came
+
+
+@CROSSOVER.check("two exact lines that meet between two measured batches")
+def _(session, rng):
+    cpu, gpu = two_lines(rng, draw_int(rng, 33, 59) + draw(rng, 0.2, 0.4))
+    case = points_on(cpu, MEASURED), points_on(gpu, MEASURED)
+    on = f"batches {MEASURED}"
+    judge(ask_for_batch(session, *case, on), cross_fitted(*case), case, CROSSOVER_MIMICS, on)
+
+
+def make_noisy(rng: torch.Generator) -> tuple[Points, Points]:
+    """Shuffled noisy points at different batches, one of them measured twice; the crossing far from a whole number."""
+    while True:
+        cpu, gpu = two_lines(rng, draw(rng, 15, 60))
+        case = []
+        for line, batches in ((cpu, [1, 4, 16, 16, 64, 100, 200]), (gpu, [1, 4, 10, 64, 64, 256])):
+            points = points_on(line, batches, rng, 0.15)
+            case.append([points[i] for i in torch.randperm(len(points), generator=rng).tolist()])
+        fitted = [fit_line(points) for points in case]
+        same_ends = any(points[0][0] == points[-1][0] for points in case)
+        if fitted[1][1] < fitted[0][1] and fitted[1][0] > fitted[0][0] and not same_ends:
+            at = (fitted[1][0] - fitted[0][0]) / (fitted[0][1] - fitted[1][1])
+            if at > 3 and 0.2 < at % 1 < 0.8:
+                return tuple(case)
+
+
+@CROSSOVER.check("noisy points, unordered, at other batches on each device")
+def _(session, rng):
+    two_points = {"two-points-only/outermost": mimic_ends, "two-points-only/first and last": mimic_first_and_last}
+    mimics = CROSSOVER_MIMICS | two_points
+    for _ in range(2):
+        case = draw_telling(rng, make_noisy, cross_fitted, mimics)
+        on = f"{len(case[0])} CPU points and {len(case[1])} GPU points with noise"
+        judge(ask_for_batch(session, *case, on), cross_fitted(*case), case, mimics, on)
+
+
+@CROSSOVER.check("a GPU that wins from the first item on")
+def _(session, rng):
+    for at in (-draw(rng, 3.2, 20.8), draw(rng, 0.2, 0.8)):
+        cpu, gpu = two_lines(rng, at)
+        case, on = (points_on(cpu, MEASURED), points_on(gpu, MEASURED)), f"lines that meet at batch {at:.1f}"
+        came = ask_for_batch(session, *case, on)
+        expect(came is None or came >= 1, "below-1", expected=1, came=came, on=on)
+        judge(came, 1, case, {"below-1": lambda *case: None}, on)
+
+
+@CROSSOVER.check("a GPU that never wins, or only below a batch")
+def _(session, rng):
+    for at in (-draw(rng, 3.2, 20.8), draw(rng, 20.2, 60.8)):
+        gpu, cpu = two_lines(rng, at)
+        case, on = (points_on(cpu, MEASURED), points_on(gpu, MEASURED)), f"lines that meet at batch {at:.1f}"
+        came = ask_for_batch(session, *case, f"{on}; the GPU's is the steeper one")
+        kind = "wins-only-below" if at > 0 else "never-is-none"
+        expect(came is None, kind, expected=None, came=came, on=f"{on}; the GPU's is the steeper one")
+
+
+@CROSSOVER.check("lines that meet far beyond the measured batches")
+def _(session, rng):
+    cpu, gpu = two_lines(rng, draw_int(rng, 20_000, 60_000) + draw(rng, 0.3, 0.7))
+    case = points_on(cpu, MEASURED), points_on(gpu, MEASURED)
+    on = f"a crossing beyond the largest batch measured, {MEASURED[-1]}"
+    judge(ask_for_batch(session, *case, on), cross_fitted(*case), case, {"search-ends-early": lambda *case: None}, on)
+
+
+# --- 4.4 -------------------------------------------------------------------------------------------------
+
+COST = Exercise(
+    "4.4",
+    names=["cost_per_million"],
+    points=2,
+    hints=[
+        "How many hours does the machine work for a million items, and for how many hours do you pay if it works "
+        "only half of the time?",
+        "Go from seconds a batch to seconds an item, to hours a million, to paid hours, to a price. A price rises "
+        "when the utilization falls.",
+        "NaN compares false with everything: `u <= 0 or u > 1` lets it pass. Which way of asking does not?",
+    ],
+    remark="`not 0 < utilization <= 1` refuses NaN as well, because every comparison with NaN is false. Dividing by "
+    "the utilization is what makes a large, mostly idle machine dear.",
+    misconceptions={
+        "idle-is-free": "Your price falls when the machine idles. Idle hours are paid for: the same million items "
+        "then cost more.",
+        "utilization-ignored": "Your price is the same however much the machine idles.",
+        "per-batch": "This is the price of a million batches. How many items does one batch hold?",
+        "last-batch-whole": "You pay for a whole last batch. A partly filled one counts pro rata.",
+        "hours-rounded-up": "You pay for a whole last hour. A begun hour counts pro rata.",
+        "wrong-hour": "The price is for one hour of 3,600 seconds. Yours is off by a factor of time units: for a day, "
+        "a minute or a second?",
+        "per-item": "This is the price of one item.",
+        "share-unchecked": "A utilization that is no share of the time (0, below 0, above 1) must raise a ValueError.",
+        "nan-accepted": "A utilization of NaN gives a price, or another error than ValueError. Every comparison with "
+        "NaN is false: is your condition asked so that false means refuse?",
+        "default-missing": "Without a utilization, the machine works all the time: its default is 1.0.",
+    },
+)
+
+
+def price(seconds: float, batch: int, per_hour: float, utilization: float = 1.0) -> float:
+    """Price of a million items."""
+    return 1e6 / batch * seconds / 3600 * per_hour / utilization
+
+
+def mimic_unit(seconds_an_hour: float) -> Callable:
+    return lambda seconds, batch, per_hour, u=1.0: price(seconds, batch, per_hour, u) * 3600 / seconds_an_hour
+
+
+def mimic_whole_batches(seconds: float, batch: int, per_hour: float, u: float = 1.0) -> float:
+    return math.ceil(1e6 / batch) * seconds / 3600 * per_hour / u
+
+
+def mimic_whole_hours(seconds: float, batch: int, per_hour: float, u: float = 1.0) -> float:
+    return math.ceil(1e6 / batch * seconds / 3600 / u) * per_hour
+
+
+COST_MIMICS: Mimics = {
+    "per-batch": lambda seconds, batch, per_hour, u=1.0: price(seconds, 1, per_hour, u),
+    "per-item": lambda *case: price(*case) / 1e6,
+    "hours-rounded-up": mimic_whole_hours,
+    "last-batch-whole": mimic_whole_batches,
+}
+UNIT_MIMICS: Mimics = {f"wrong-hour/{seconds}": mimic_unit(seconds) for seconds in (86_400, 60, 1, 3_600_000)}
+
+
+def check_price(session: Session, case: tuple, on: str, mimics: Mimics) -> None:
+    came = session.call("cost_per_million", *case)
+    expect_number(came, on)
+    judge(came, price(*case), case, mimics | UNIT_MIMICS, on)
+
+
+@COST.check("a machine that works all the time")
+def _(session, rng):
+    batch = [32, 50, 64, 80, 200][draw_int(rng, 0, 4)]
+    case = (draw(rng, 0.3, 0.9), batch, draw(rng, 0.3, 4.0))
+    on = f"batches of {batch}, no utilization given"
+    mimics = pick(COST_MIMICS, "per-batch", "per-item", "hours-rounded-up")
+    try:
+        check_price(session, case, on, mimics)
+    except LearnerError as error:
+        if error.is_a("TypeError") and "utilization" in error.text:
+            raise Failed("default-missing", came=f"TypeError: {error.text}", on=on) from None
+        raise
+    check_price(session, (*case, 1.0), f"batches of {batch}, utilization 1.0", mimics)
+
+
+@COST.check("a last batch that is partly filled")
+def _(session, rng):
+    batch = draw_int(rng, 260_000, 320_000)
+    check_price(session, (draw(rng, 900, 2000), batch, draw(rng, 0.3, 4.0)), f"batches of {batch:,}", COST_MIMICS)
+
+
+@COST.check("idle hours are paid for")
+def _(session, rng):
+    for low, high in ((0.1, 0.6), (0.001, 0.01)):
+        case = (draw(rng, 0.01, 0.2), 64, draw(rng, 0.3, 4.0), draw(rng, low, high))
+        free = {
+            "idle-is-free": lambda seconds, batch, per_hour, u: price(seconds, batch, per_hour) * u,
+            "utilization-ignored": lambda seconds, batch, per_hour, u: price(seconds, batch, per_hour),
+        }
+        check_price(session, case, f"utilization {case[3]:.3g}", free | pick(COST_MIMICS, "hours-rounded-up"))
+
+
+@COST.check("refuses a utilization that is no share, NaN included")
+def _(session, rng):
+    for share in (0.0, -draw(rng, 0.1, 0.9), 1.0 + draw(rng, 1e-6, 0.5), math.inf, -math.inf, math.nan):
+        kind = "nan-accepted" if math.isnan(share) else "share-unchecked"
+        request = lambda share=share: session.call("cost_per_million", 0.1, 64, 1.0, share)  # noqa: E731
+        expect_raises(request, "ValueError", f"utilization {share:g}", kind)
+
+
+# --- 4.5 -------------------------------------------------------------------------------------------------
+
+PLAN = Exercise(
+    "4.5",
+    names=["plan_workers"],
+    points=3,
+    hints=[
+        "The table says what each worker reached. What does the server as a whole reach, and how many threads does "
+        "that plan keep busy?",
+        "Keep the plans that fit, then rank them. A tuple as the key ranks by its first entry, then by the next.",
+        "max() with a tuple key prefers larger numbers in every entry. Which entries should be small, and how do you "
+        "turn one round?",
+    ],
+    remark="The table decides, not a rule of thumb: a core left idle can be the best plan. Beyond the cores, threads "
+    "wait for each other, and a measurement taken there on a quiet day is not to be trusted on a busy one.",
+    misconceptions={
+        "oversubscribed": "This plan runs more threads than there are cores. Workers times threads may not exceed "
+        "them, however good the table looks.",
+        "worker-not-total": "You chose the fastest worker. The server runs several of them at once: what is the total?",
+        "threads-counted-twice": "You multiply by the threads as well. A worker's throughput already is what its "
+        "threads reach together.",
+        "fills-every-core": "You consider only plans that use every core. The table may say that leaving one idle is "
+        "better.",
+        "leaves-a-core-idle": "A plan with exactly as many threads as cores fits.",
+        "assumed-not-read": "This plan follows a rule of thumb (one worker with all threads, or one thread each) where "
+        "the table says otherwise.",
+        "smallest-total": "This is the plan with the smallest total.",
+        "table-has-gaps": "Not every combination was measured: ask only for those in the table.",
+        "tie-more-workers": "Two plans reach the same total; fewer workers win.",
+        "tie-more-threads": "Two plans reach the same total with as many workers; fewer threads win.",
+        "nothing-fits-not-told": "No measured plan fits into these cores (or the table is empty). Say so with a "
+        "ValueError.",
+        "not-a-pair": "A pair (workers, threads) of ints is wanted.",
+    },
+)
+
+Plans = dict[tuple[int, int], float]
+
+
+def best_plan(
+    cores: int,
+    throughput: Plans,
+    total: Callable = lambda workers, threads, each: workers * each,
+    fits: Callable = lambda workers, threads, cores: workers * threads <= cores,
+) -> tuple[int, int]:
+    """The plan with the best total among those that fit; fewer workers, then fewer threads win a tie."""
+    plans = [plan for plan in throughput if fits(*plan, cores)]
+    return min(plans, key=lambda plan: (-total(*plan, throughput[plan]), *plan))
+
+
+def mimic_smallest(cores: int, throughput: Plans) -> tuple[int, int]:
+    return best_plan(cores, throughput, total=lambda workers, threads, each: -workers * each)
+
+
+PLAN_MIMICS: Mimics = {
+    "oversubscribed": lambda *case: best_plan(*case, fits=lambda workers, threads, cores: True),
+    "worker-not-total": lambda *case: best_plan(*case, total=lambda workers, threads, each: each),
+    "threads-counted-twice": lambda *case: best_plan(*case, total=lambda w, t, each: w * t * each),
+    "fills-every-core": lambda *case: best_plan(*case, fits=lambda w, t, cores: w * t == cores),
+    "smallest-total": mimic_smallest,
+}
+
+
+def make_plans(rng: torch.Generator) -> tuple[int, Plans]:
+    """A table in random order, with gaps, with oversubscribed plans that look good; the rules of thumb are measured."""
+    cores = draw_int(rng, 6, 12)
+    every = [(w, t) for w in range(1, cores + 1) for t in range(1, cores + 1) if w * t <= 2 * cores]
+    chosen = [every[i] for i in torch.randperm(len(every), generator=rng).tolist()[: draw_int(rng, 10, 16)]]
+    chosen += [plan for plan in ((1, cores), (cores, 1)) if plan not in chosen]
+    luck = (0.4 + 1.2 * torch.rand(len(chosen), generator=rng, dtype=torch.float64)).tolist()
+    pairs = zip(chosen, luck, strict=True)
+    return cores, {(w, t): round(100 * by * min(t, 4) ** 0.6 / w**0.4, 1) for (w, t), by in pairs}
+
+
+def make_idle(rng: torch.Generator) -> tuple[int, Plans]:
+    """A table whose best plan leaves a core idle."""
+    while True:
+        cores, plans = make_plans(rng)
+        workers, threads = best_plan(cores, plans)
+        if workers * threads < cores:
+            return cores, plans
+
+
+def make_full(rng: torch.Generator) -> tuple[int, Plans]:
+    """A table whose best plan keeps every core busy, and is no rule of thumb."""
+    while True:
+        cores, plans = make_plans(rng)
+        workers, threads = best_plan(cores, plans)
+        if workers * threads == cores and 1 not in (workers, threads):
+            return cores, plans
+
+
+def ask_for_plan(session: Session, cores: int, plans: Plans, on: str) -> tuple[int, int]:
+    try:
+        came = session.call("plan_workers", cores, plans)
+    except LearnerError as error:
+        if error.is_a("KeyError"):
+            raise Failed("table-has-gaps", came=f"KeyError: {error.text}", on=on) from None
+        raise
+    pair = isinstance(came, (tuple, list)) and len(came) == 2 and all(type(n) is int for n in came)
+    expect(pair, "not-a-pair", expected="(workers, threads)", came=came, on=on)
+    return tuple(came)
+
+
+def check_plan(session: Session, case: tuple[int, Plans], mimics: Mimics) -> None:
+    cores, plans = case
+    shown = ", ".join(f"{plan}: {each:g}" for plan, each in sorted(plans.items()))
+    on = f"{cores} cores and {shown}"
+    came, wanted = ask_for_plan(session, cores, plans, on), best_plan(cores, plans)
+    if came != wanted and came[0] * came[1] > cores:
+        raise Failed("oversubscribed", expected=wanted, came=came, on=on)
+    judge(came, wanted, case, mimics, on)
+
+
+@PLAN.check("the best total of plans that fit")
+def _(session, rng):
+    mimics = PLAN_MIMICS | {
+        "leaves-a-core-idle": lambda *case: best_plan(*case, fits=lambda w, t, cores: w * t < cores),
+        "assumed-not-read/one worker": lambda cores, plans: (1, cores),
+        "assumed-not-read/one thread each": lambda cores, plans: (cores, 1),
+    }
+    mimics.pop("fills-every-core")
+    check_plan(session, draw_telling(rng, make_full, best_plan, mimics), mimics)
+
+
+@PLAN.check("a core left idle where the table says so")
+def _(session, rng):
+    case = draw_telling(rng, make_idle, best_plan, PLAN_MIMICS)
+    check_plan(session, case, PLAN_MIMICS)
+
+
+@PLAN.check("equal totals: fewer workers, then fewer threads")
+def _(session, rng):
+    each = float(2 ** draw_int(rng, 4, 8))
+    plans = {(4, 2): each, (2, 2): 2 * each, (2, 4): 2 * each, (2, 3): 2 * each, (8, 1): each / 2, (1, 1): each}
+    names = list(plans)
+    for _ in range(2):
+        order = torch.randperm(len(names), generator=rng).tolist()
+        shuffled = {names[i]: plans[names[i]] for i in order}
+        came = ask_for_plan(session, 8, shuffled, "plans of equal total")
+        on = f"8 cores and {shuffled}"
+        expect(came[0] == 2, "tie-more-workers", expected=(2, 2), came=came, on=on)
+        expect(came == (2, 2), "tie-more-threads", expected=(2, 2), came=came, on=on)
+
+
+@PLAN.check("says so where nothing fits")
+def _(session, rng):
+    for cores, plans in ((3, {(2, 2): 50.0, (1, 4): 90.0}), (draw_int(rng, 2, 8), {})):
+        request = lambda cores=cores, plans=plans: session.call("plan_workers", cores, plans)  # noqa: E731
+        expect_raises(request, "ValueError", f"{cores} cores and the table {plans}", "nothing-fits-not-told")
