@@ -228,12 +228,15 @@ def to_notebook(source: str, name: str) -> dict:
     return notebook
 
 
-def generated(folder: Path) -> dict[Path, str]:
-    """Every generated file but the executed chapters: path -> content."""
+def generated(folder: Path, chapters: Iterable[Chapter] = ()) -> dict[Path, str]:
+    """Every generated file but the executed chapters (of these chapters, or of all): path -> content."""
     import nbformat
 
     files = {}
+    slugs = {entry.slug for entry in chapters}
     for path in sorted((folder / "solutions").glob("[0-9][0-9]_*.py")):
+        if slugs and path.stem not in slugs:
+            continue
         source = path.read_text(encoding="utf-8")
         empty = blank(source, str(path.name))
         files[folder / "exercises" / path.name] = empty
@@ -244,20 +247,22 @@ def generated(folder: Path) -> dict[Path, str]:
 
 
 def build(folder: Path | None = None, execute: Iterable[Chapter] = (), say: Callable = print) -> list[Path]:
-    """Write the generated files that changed; execute the given chapters into their notebooks.
+    """Write the generated files that changed, of the given chapters or of all; execute the given ones.
 
     Gives the paths written.
     """
     import nbformat
 
-    folder = folder or root()
+    folder, execute = folder or root(), list(execute)
     written = []
-    for path, content in generated(folder).items():
+    for path, content in generated(folder, execute).items():
         if not path.exists() or path.read_text(encoding="utf-8") != content:
             write_atomically(path, content)
             written.append(path)
     for entry in execute:
         path = folder / "notebooks" / f"{entry.slug}.py"
+        if not path.exists():
+            raise CourseError(f"{path.name} does not exist yet")
         say(f"executing {path.name}")
         notebook = execute_source(path.read_text(encoding="utf-8"), entry.slug)
         target = path.with_suffix(".ipynb")

@@ -111,7 +111,8 @@ _GAPS = {
         "waiting": "is never needed and torch.accelerator.synchronize() raises RuntimeError",
         "memory statistics": "are missing",
         "data_ptr()": "is 0; untyped_storage().data_ptr() tells memories apart",
-        "sparse products": "raise RuntimeError",
+        "sparse tensors": "lose their layout, and their products raise RuntimeError",
+        "torch.load(map_location=...)": "raises; load to the CPU and move",
         "lengths on the CPU": "as in ctc_loss are refused",
     },
     "lazy": {
@@ -123,7 +124,7 @@ _GAPS = {
         "BatchNorm": "does not update its running statistics",
         "recurrent layers": "raise RuntimeError",
         "torch.save": "raises RuntimeError; move to the CPU first",
-        "storage": "cannot be asked for, and data_ptr() is 0",
+        "storage": "cannot be asked for, data_ptr() is 0, and strides are always contiguous",
         "torch.accelerator": "does not know it",
         "transfers() in inference mode": "raises RuntimeError; no_grad works",
     },

@@ -48,7 +48,7 @@ class Shown:
 
 def in_notebook() -> bool:
     """True inside a Jupyter kernel; False in a script, a test or a terminal."""
-    if "IPython" not in sys.modules:
+    if sys.modules.get("IPython") is None:
         return False
     from IPython import get_ipython
 

@@ -482,6 +482,9 @@ BUCKETED = Exercise(
         "how many rows and columns did your padding add to the output?",
         "axes-confused": "Height and width are confused, or treated alike. F.pad counts from the last dimension, and "
         "kernel and padding may differ between the two.",
+        "cut-to-nothing": "An output is empty. Where an image fills its bucket there is nothing to cut off, and a slice "
+        "[:-0] keeps nothing: count from the front.",
+        "exact-fit-refused": "An image that fills a bucket exactly fits it.",
         "not-cropped": "The outputs have the buckets' sizes: cut off what your padding added.",
         "padded-around": "The values are those of the image at another place: something was put before the image, and "
         "cut off after it.",
@@ -569,6 +572,8 @@ def _run_case(session, rng, layer: dict) -> tuple[dict, list, list, list[int], s
     except LearnerError as error:
         if error.reason == "raised" and error.is_a("RuntimeError"):
             raise Failed("axes-confused", came=f"RuntimeError: {error.text}", on=on) from None
+        if error.reason == "raised" and error.is_a("ValueError"):
+            raise Failed("exact-fit-refused", came=f"ValueError: {error.text}", on=on) from None
         raise
     outputs = result["outputs"]
     expect(isinstance(outputs, list), message="A list of tensors is expected.", came=outputs, on=on)
@@ -586,6 +591,8 @@ def _judge_outputs(outputs: list, expected: list, sizes: list, buckets: list[int
         details = {"expected": wanted[first], "came": shapes[first], "on": f"{on}; image {first}"}
         if sorted(map(str, shapes)) == sorted(map(str, wanted)):
             raise Failed("order-lost", **details)
+        if 0 in shapes[first]:
+            raise Failed("cut-to-nothing", **details)
         grown = [k - 1 - 2 * p for k, p in zip(layer["kernel"], layer["padding"], strict=True)]
         if shapes[first] in [(3, b - grown[0], b - grown[1]) for b in buckets]:
             raise Failed("not-cropped", **details)
