@@ -754,6 +754,35 @@ def run_bucketed(conv, images, buckets):
 """,
             "the width forgotten: F.pad with a negative number cuts in silence",
         ),
+        Wrong(
+            "cut-to-nothing",
+            """
+def run_bucketed(conv, images, buckets):
+    outputs = []
+    for image in images:
+        h, w = image.shape[1:]
+        b = next((b for b in buckets if b >= max(h, w)), None)
+        if b is None:
+            raise ValueError(f"side {max(h, w)}")
+        outputs.append(conv(F.pad(image, (0, b - w, 0, b - h)))[:, : h - b, : w - b])
+    return outputs
+""",
+        ),
+        Wrong(
+            "exact-fit-refused",
+            """
+def run_bucketed(conv, images, buckets):
+    outputs = []
+    for image in images:
+        h, w = image.shape[1:]
+        b = next((b for b in buckets if b > max(h, w)), None)
+        if b is None:
+            raise ValueError(f"side {max(h, w)}")
+        out = conv(F.pad(image, (0, b - w, 0, b - h)))
+        outputs.append(out[:, : out.shape[1] - b + h, : out.shape[2] - b + w])
+    return outputs
+""",
+        ),
     ],
     "2.5": [
         Wrong(
