@@ -327,8 +327,8 @@ else:
 # ## Summary
 # - `eval()` changes what layers compute, `no_grad` and `inference_mode` change what autograd keeps. Serving needs both.
 # - The graph's cost is what its nodes hold. Detaching the output frees it after the peak; not recording avoids it.
-# - Grad mode belongs to a thread and leaks across `await`; a view keeps its whole storage; a fused path may fill padding
-#   differently.
+# - Grad mode belongs to a thread and leaks across `await`; a view keeps its whole storage; a fused path may fill
+#   padding differently.
 #
 # ## Exercises
 # Five exercises wait in `01_graphs_and_no_grad_exercises.ipynb`, next to your copy of this chapter: the six modes, an

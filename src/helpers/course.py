@@ -450,7 +450,7 @@ def _run_key(folder: Path, entry: Chapter, values: dict) -> str:
     package = Path(__file__).resolve().parent
     sources = [folder / "notebooks" / f"{entry.slug}.py", *package.glob("*.py"), package / "claims.toml"]
     for path in sorted(sources):
-        digest.update(path.read_bytes())
+        digest.update(path.read_bytes() if path.exists() else b"missing")
     return digest.hexdigest()
 
 

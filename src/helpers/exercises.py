@@ -364,8 +364,6 @@ def run_checks(exercise: Exercise, session: Session, seed: int | None = None, hi
             reason, rung.next_hint = error.reason, next_hint
             rung.state = FAILED if error.reason != "blank" or number else NOT_ATTEMPTED
             rung.message = _explain_error(error)
-            if error.reason == "blank":
-                rung.message = "A part of this exercise is still blank."
         output = session.output
     return Report(exercise, rungs, seed, reason, output if reason else "")
 
@@ -391,7 +389,9 @@ def _explain(exercise: Exercise, failure: Failed) -> str:
 def _explain_error(error: LearnerError) -> str:
     if error.reason == "raised":
         return f"Your code raised {error.kinds[0]}: {error.text}" + (f"\n{error.where}" if error.where else "")
-    return error.text[0].upper() + error.text[1:]
+    if error.reason == "blank":
+        return "A part of this exercise is still blank."
+    return error.text[:1].upper() + error.text[1:]
 
 
 # --- what a notebook calls -------------------------------------------------------------------------------

@@ -1,0 +1,265 @@
+"""The course's files and its command: building, copying, running, checking, and their bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers import course
+from helpers.course import CourseError
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def pitfalls(*args: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess:
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src"), **environment}
+    command = [sys.executable, "-m", "helpers.cli", *args]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, timeout=300, check=False)
+
+
+# --- building --------------------------------------------------------------------------------------------
+
+SOURCE = """\
+# %% [markdown]
+# # Exercises
+#
+# ## 1.1 First
+# %%
+def f(x):
+    ### BEGIN SOLUTION
+    y = x
+    return y
+    ### END SOLUTION
+# %% [markdown]
+# ## 1.2 Second
+# %%
+class G:
+    def h(self):
+        ### BEGIN SOLUTION
+        return 1
+        ### END SOLUTION
+"""
+
+
+def test_blank_cuts_answers_and_names_the_exercise():
+    empty = course.blank(SOURCE)
+    assert '    raise NotImplementedError("Exercise 1.1 is yours to write")\n' in empty
+    assert '        raise NotImplementedError("Exercise 1.2 is yours to write")\n' in empty
+    assert "return" not in empty and "SOLUTION" not in empty
+    compile(empty, "blank", "exec")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [SOURCE.replace("### END SOLUTION", "", 1), SOURCE.replace("# ## 1.1 First", "#"), "x = 1\n"],
+    ids=["no end", "no heading", "no answer"],
+)
+def test_a_malformed_solutions_file_is_refused(source):
+    with pytest.raises(CourseError, match="bad.py"):
+        course.blank(source, "bad.py")
+
+
+def test_notebooks_come_out_the_same_every_time():
+    one, two = (course.to_notebook(SOURCE, "name") for _ in range(2))
+    assert one == two
+    ids = [cell["id"] for cell in one.cells]
+    assert len(set(ids)) == len(ids)
+
+
+def test_an_unknown_chapter_names_near_ones():
+    assert course.chapter("1") is course.chapter("01") is course.chapter("01_graphs_and_no_grad")
+    with pytest.raises(CourseError, match="05_batching"):
+        course.chapter("batching")
+    with pytest.raises(CourseError, match="01_graphs"):
+        course.chapter("17")
+
+
+# --- the learner's copies --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """A course of one chapter, so that its files can be changed."""
+    import nbformat
+
+    for kind in ("notebooks", "exercises", "solutions"):
+        (tmp_path / kind).mkdir()
+        notebook = course.to_notebook("# %% [markdown]\n# # Title\n# %%\nprint(1)\n", kind)
+        nbformat.write(notebook, tmp_path / kind / "01_graphs_and_no_grad.ipynb")
+    return tmp_path
+
+
+def copies(folder: Path) -> dict[str, str]:
+    return {path.name: what for what, path in course.start(folder=folder)}
+
+
+def test_start_makes_copies_without_outputs_or_pairing(tiny):
+    made = copies(tiny)
+    assert made == {
+        "01_graphs_and_no_grad.ipynb": "made",
+        "01_graphs_and_no_grad_exercises.ipynb": "made",
+    }
+    for path in (tiny / "work").glob("*.ipynb"):
+        notebook = json.loads(path.read_text())
+        assert "jupytext" not in notebook["metadata"]
+        assert all(not cell.get("outputs") for cell in notebook["cells"])
+
+
+def test_start_never_overwrites_a_learner_s_work(tiny):
+    copies(tiny)
+    mine = tiny / "work" / "01_graphs_and_no_grad.ipynb"
+    mine.write_text(mine.read_text().replace("print(1)", "print(2)"))
+    before = mine.read_text()
+    assert set(copies(tiny).values()) == {"kept"}
+    shipped = tiny / "notebooks" / "01_graphs_and_no_grad.ipynb"
+    shipped.write_text(shipped.read_text().replace("print(1)", "print(3)"))
+    assert copies(tiny)["01_graphs_and_no_grad.new.ipynb"] == "new version"
+    assert mine.read_text() == before
+    assert "print(3)" in (tiny / "work" / "01_graphs_and_no_grad.new.ipynb").read_text()
+    assert set(copies(tiny).values()) == {"kept"}, "an announced version is not announced again"
+
+
+def test_start_survives_a_damaged_record_of_what_was_shipped(tiny):
+    copies(tiny)
+    (tiny / "work" / ".shipped.json").write_text("not json")
+    mine = tiny / "work" / "01_graphs_and_no_grad.ipynb"
+    mine.write_text("my notes")
+    copies(tiny)
+    assert mine.read_text() == "my notes"
+
+
+# --- running ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def runnable(tiny, monkeypatch):
+    monkeypatch.setattr(course, "root", lambda: tiny)
+    body = '# %% tags=["parameters"]\nfast = False\n# %%\nfrom helpers import claim\nclaim("{}").judge(fast, "x")\n'
+    (tiny / "notebooks" / "01_graphs_and_no_grad.py").write_text(body.format("1.1"))
+    (tiny / "notebooks" / "02_cudnn_autotuning.py").write_text(body.format("2.1"))
+    return tiny
+
+
+def run(**options) -> dict[str, str]:
+    chapters = [course.chapter(1), course.chapter(2)]
+    return {r.chapter.slug[:2]: r.status for r in course.run(chapters, **options)}
+
+
+@pytest.mark.slow
+def test_a_run_reads_claims_and_an_interrupted_one_resumes(runnable):
+    broken = runnable / "notebooks" / "02_cudnn_autotuning.py"
+    good = broken.read_text()
+    broken.write_text(good + "# %%\nraise RuntimeError('boom')\n")
+    results = course.run([course.chapter(1), course.chapter(2)], fast=True)
+    assert [r.status for r in results] == ["finished", "failed"] and "boom" in results[1].error
+    assert results[0].verdicts[0]["verdict"] == "holds"
+    broken.write_text(good)
+    assert run(fast=True, resume=True) == {"01": "kept", "02": "finished"}
+    assert run(fast=True, resume=True) == {"01": "finished", "02": "finished"}, "a complete run leaves nothing to keep"
+
+
+@pytest.mark.slow
+def test_a_changed_chapter_is_not_kept(runnable):
+    (runnable / "notebooks" / "02_cudnn_autotuning.py").unlink()
+    assert run(fast=True) == {"01": "finished", "02": "failed"}
+    assert run(fast=False, resume=True)["01"] == "finished", "other parameters, other run"
+
+
+def test_a_report_says_what_was_not_decided(tmp_path):
+    result = course.ChapterRun(course.chapter(1), "failed", 0.0, tmp_path / "x", [], [], "boom")
+    report = course.summary([result])
+    assert [c["verdict"] for c in report["claims"]] == ["not decided"] * 4
+    json.dumps(report)
+
+
+# --- the command -----------------------------------------------------------------------------------------
+
+
+def answer(tmp_path: Path, source: str, name: str = "answer.py") -> Path:
+    path = tmp_path / name
+    path.write_text(source)
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("source", "code", "state"),
+    [
+        ((ROOT / "solutions" / "01_graphs_and_no_grad.py").read_text(encoding="utf-8"), 0, "passed"),
+        ("def predict_modes(): return {}", 1, "failed"),
+        ("def predict_modes(): raise NotImplementedError", 2, "not attempted"),
+        ("x = 1", 3, "could not be run"),
+        ("def predict_modes(:", 3, "could not be run"),
+    ],
+    ids=["passed", "failed", "blank", "missing", "syntax error"],
+)
+def test_check_answers_by_exit_code_and_json(tmp_path, source, code, state):
+    done = pitfalls("check", "1.1", "--answer", str(answer(tmp_path, source)), "--json")
+    assert done.returncode == code, done.stderr
+    data = json.loads(done.stdout)
+    assert data["state"] == state
+    if code < 3:
+        assert set(data["checks"][0]) == {"name", "points", "state", "misconception", "message", "next_hint"}
+
+
+@pytest.mark.slow
+def test_check_reads_a_notebook(tmp_path):
+    notebook = ROOT / "solutions" / "01_graphs_and_no_grad.ipynb"
+    assert pitfalls("check", "1.2", "--answer", str(notebook)).returncode == 0
+
+
+@pytest.mark.slow
+def test_the_command_s_bad_input_is_one_line(tmp_path):
+    for args, word in [
+        (("check", "1.9", "--answer", str(answer(tmp_path, "x = 1"))), "near ones"),
+        (("check", "1.1", "--answer", str(tmp_path / "nowhere.py")), "nowhere.py"),
+        (("check", "1.1", "--answer", str(answer(tmp_path, "x", "a.txt"))), "a.txt"),
+        (("run", "nonsense"), "near ones"),
+        (("progress", "--reset", "1.77"), "near ones"),
+    ]:
+        done = pitfalls(*args)
+        assert done.returncode == 3 and word in done.stderr and "Traceback" not in done.stderr, (args, done.stderr)
+
+
+@pytest.mark.slow
+def test_doctor_says_per_chapter_what_runs_here(tmp_path):
+    done = pitfalls("doctor", PITFALLS_HOME=str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for entry in course.CHAPTERS:
+        assert entry.title in done.stdout
+    assert "live" in done.stdout
+
+
+def test_readiness_covers_every_lack(monkeypatch):
+    from helpers import machine
+
+    entry = course.Chapter(3, "03_jit_compilation", "JIT", "", 1, compiler=True, packages=("numpy",))
+    monkeypatch.setattr(machine, "cxx_compiler", lambda: None)
+    monkeypatch.setattr(machine, "memory_limit", lambda: 500_000_000)
+    monkeypatch.setattr(machine, "usable_cores", lambda: 0.5)
+    monkeypatch.setattr(machine, "accelerators", list)
+    notes = " ".join(course.readiness(entry).notes)
+    assert "compiler" in notes and "memory" in notes and "CPU limit" in notes and "CUDA" in notes
+    lacking = course.Chapter(3, "x", "x", "", 1, packages=("no-such-package-here",))
+    assert course.readiness(lacking).state == course.BLOCKED
+    monkeypatch.setattr(machine, "unsupported", lambda: "torch 1.0 is too old")
+    assert course.readiness(entry).notes == ("torch 1.0 is too old",)
+
+
+def test_wrap_up_reports_and_undoes_what_a_chapter_left(capsys):
+    import torch
+
+    course.preflight("01", fast=True)
+    torch.use_deterministic_algorithms(True)
+    course.wrap_up()
+    out = capsys.readouterr().out
+    assert "deterministic algorithms was" in out and not torch.are_deterministic_algorithms_enabled()
+
+
+def test_the_readme_s_course_map_is_fresh():
+    assert course.course_map() in (ROOT / "README.md").read_text(encoding="utf-8"), "run `make build`"

@@ -1,0 +1,200 @@
+"""What a learner calls: check, hint, solution and progress, and what happens to their records."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from helpers import exercises
+from helpers.exercises import Exercise, Failed, Report, expect_close, expect_raises, run_checks
+from helpers.sessions import LocalSession, load_learner
+
+RIGHT = """
+def predict_modes():
+    rows = {}
+    for t in ("train", "eval"):
+        for m in ("", "+no_grad", "+inference_mode"):
+            rows[t + m] = (t == "eval", t == "eval", m == "")
+    return rows
+"""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("PITFALLS_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def check_with(source: str, exercise_id: str = "1.1") -> None:
+    """Run `check` as a notebook does: in the namespace that holds the answer."""
+    names = {"__name__": "a_notebook", "check": exercises.check}
+    exec(source + f'\ncheck("{exercise_id}")', names)
+
+
+def test_a_pass_shows_the_remark_and_is_remembered(capsys):
+    check_with(RIGHT)
+    out = capsys.readouterr().out
+    assert "passed" in out and exercises.find_exercise("1.1").remark[:30] in out
+    exercises.progress(1)
+    assert "1.1  predict_modes: passed, 1 of 1" in capsys.readouterr().out
+
+
+def test_a_failure_says_what_and_offers_a_hint(capsys):
+    check_with(RIGHT.replace('m == ""', 'm == "" and t == "train"'))
+    out = capsys.readouterr().out
+    assert "failed" in out and "eval() to stop autograd" in out and 'hint("1.1")' in out
+
+
+def test_a_pass_is_not_lost_by_a_later_failure():
+    check_with(RIGHT)
+    check_with("def predict_modes(): return {}")
+    assert exercises._read_record("1.1")["state"] == "passed"
+
+
+def test_hints_come_one_at_a_time_and_all_after_a_pass(capsys):
+    exercises.hint("1.1")
+    first = capsys.readouterr().out
+    exercises.hint("1.1")
+    second = capsys.readouterr().out
+    assert first.startswith("Hint 1") and "?" in first and second.startswith("Hint 2")
+    exercises.hint("1.1")
+    assert capsys.readouterr().out == second
+    check_with(RIGHT)
+    capsys.readouterr()
+    exercises.hint("1.1")
+    assert capsys.readouterr().out.count("Hint") == 2
+
+
+def test_the_solution_waits_for_the_hints(capsys):
+    exercises.solution("1.2")
+    assert "left" in capsys.readouterr().out
+    for _ in range(3):
+        exercises.hint("1.2")
+    capsys.readouterr()
+    exercises.solution("1.2")
+    out = capsys.readouterr().out
+    assert "def evaluate(" in out and "SOLUTION" not in out and "finally" in out
+
+
+def test_progress_can_be_reset_per_exercise():
+    check_with(RIGHT)
+    exercises.reset_progress("1.1")
+    assert exercises._read_record("1.1")["state"] == "not attempted"
+    exercises.reset_progress("1.1")  # nothing to forget is no error
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"state": "passed"}', '{"state": 3, "points": [], "attempts": 0, "hints": 0}']
+)
+def test_a_corrupted_record_is_set_aside_not_lost(home, capsys, content):
+    path = home / "progress" / "1.1.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    check_with(RIGHT)
+    assert "set aside" in capsys.readouterr().out
+    aside = list(path.parent.glob("1.1.unreadable-*"))
+    assert [p.read_text() for p in aside] == [content]
+    assert json.loads(path.read_text())["state"] == "passed"
+
+
+def test_a_home_that_cannot_be_written_costs_the_record_alone(home, capsys):
+    home.parent.joinpath("home").write_text("a file, not a folder")
+    check_with(RIGHT)
+    out = capsys.readouterr().out
+    assert "passed" in out and "not saved" in out
+
+
+def test_an_unknown_exercise_names_near_ones():
+    with pytest.raises(exercises.UnknownExerciseError, match=r"near ones: .*1\.\d"):
+        exercises.check("1.9")
+    for nonsense in ("", "evaluate", "0.1", "99.1"):
+        with pytest.raises(exercises.UnknownExerciseError, match="near ones"):
+            exercises.find_exercise(nonsense)
+
+
+# --- the ladder ------------------------------------------------------------------------------------------
+
+
+def ladder(*functions) -> Exercise:
+    made = Exercise("1.1", ["f"], 2, ["First?", "Second."], "Because.", {"known": "You believed it."})
+    for number, function in enumerate(functions):
+        made.check(f"rung {number}")(function)
+    return made
+
+
+def climb(exercise: Exercise, source: str, tmp_path) -> Report:
+    path = tmp_path / "answer.py"
+    path.write_text(source)
+    return run_checks(exercise, LocalSession(load_learner(path)), seed=5)
+
+
+def test_the_climb_ends_at_the_first_failure_and_counts_what_was_reached(tmp_path):
+    def fails(session, rng):
+        raise Failed("known", "Look.", expected=1, came=2, on="x = 3")
+
+    report = climb(ladder(lambda s, r: s.call("f"), fails, lambda s, r: None), "def f(): return 1", tmp_path)
+    assert [rung.state for rung in report.rungs] == ["passed", "failed", "not reached"]
+    assert report.points == pytest.approx(2 / 3, abs=1e-3) and report.misconception == "known"
+    text = report.to_text()
+    for part in ("Look. You believed it.", "on: x = 3", "expected: 1", "came: 2"):
+        assert part in text
+    data = report.to_data()
+    assert data["checks"][1]["next_hint"] == "First?" and data["seed"] == 5
+
+
+def test_a_blank_first_rung_is_not_attempted_and_a_later_one_fails(tmp_path):
+    one, two = lambda s, r: s.call("f"), lambda s, r: s.call("g")
+    source = "def f(): return 1\ndef g(): raise NotImplementedError\n"
+    assert climb(ladder(two, one), source, tmp_path).state == "not attempted"
+    later = climb(ladder(one, two), source, tmp_path)
+    assert later.state == "failed" and "still blank" in later.to_text()
+
+
+def test_code_that_leaks_state_fails_even_with_right_values(tmp_path):
+    source = "import torch\ndef f():\n    torch.set_grad_enabled(False)\n"
+    report = climb(ladder(lambda s, r: s.call("f")), source, tmp_path)
+    assert report.misconception == "leaves-state-changed" and "grad mode" in report.to_text()
+
+
+def test_the_same_seed_draws_the_same_hidden_cases(tmp_path):
+    drawn = []
+    exercise = ladder(lambda s, r: drawn.append(exercises.draw_int(r, 0, 10**9)))
+    climb(exercise, "", tmp_path)
+    climb(exercise, "", tmp_path)
+    assert drawn[0] == drawn[1]
+
+
+def test_printed_output_is_shown_with_a_failure(tmp_path):
+    def fails(session, rng):
+        session.call("f")
+        raise Failed()
+
+    assert "debug line" in climb(ladder(fails), "def f(): print('debug line')", tmp_path).to_text()
+
+
+@pytest.mark.parametrize("came", ["text", None, True, [1.0]])
+def test_expect_close_wants_a_number(came):
+    with pytest.raises(Failed):
+        expect_close(came, 1.0)
+
+
+def test_expect_close_accepts_floats_and_zero_dim_tensors():
+    import torch
+
+    expect_close(1.0 + 1e-7, 1.0)
+    expect_close(torch.tensor(1.0), 1.0)
+    expect_close(float("nan"), float("nan"))
+    for came in (1.1, torch.tensor(1.1)):
+        with pytest.raises(Failed):
+            expect_close(came, 1.0)
+
+
+def test_expect_raises_wants_class_and_words(tmp_path):
+    path = tmp_path / "answer.py"
+    path.write_text("class Mine(ValueError): pass\ndef f(): raise Mine('item 3 is empty')\ndef g(): return 1\n")
+    session = LocalSession(load_learner(path))
+    expect_raises(lambda: session.call("f"), "ValueError", "x", mentions=["3"])
+    for request, kind, words in [("f", "KeyError", []), ("f", "ValueError", ["7"]), ("g", "ValueError", [])]:
+        with pytest.raises(Failed):
+            expect_raises(lambda request=request: session.call(request), kind, "x", mentions=words)
