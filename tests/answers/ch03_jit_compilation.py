@@ -446,7 +446,8 @@ class CountingLayer(nn.Module):
         super().__init__()
         self.layer = layer
         self.calls = 0
-        torch._dynamo.config.allow_unspec_int_on_nn_module = True
+        if hasattr(torch._dynamo.config, "allow_unspec_int_on_nn_module"):
+            torch._dynamo.config.allow_unspec_int_on_nn_module = True
 
     def forward(self, x):
         self.calls += 1

@@ -40,7 +40,7 @@ def fresh_compiler() -> Iterator[None]:
     try:
         for logger in loggers:
             logger.setLevel(logging.CRITICAL)
-        with config.patch({name: getattr(config, name) for name in _SETTINGS}):
+        with config.patch({name: getattr(config, name) for name in _SETTINGS if hasattr(config, name)}):
             with torch.compiler.set_stance("default"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 yield
