@@ -1,5 +1,6 @@
 """The second device: how it is chosen, that the stand-ins compute as the CPU and fail as CUDA, and the census."""
 
+import contextlib
 import copy
 import io
 import json
@@ -569,6 +570,26 @@ def test_device_agnostic_code_finds_the_toy(toy):
     assert torch.get_device_module("toy").device_count() == 1
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_child_forked_after_starting_can_train_and_one_forked_after_a_backward_cannot(toy):
+    code = (
+        "import os, torch; from helpers.devices import _start\n"
+        "device = _start('toy')\n"
+        "def backward(device): torch.ones(2, device=device, requires_grad=True).sum().backward()\n"
+        "def trains_in_child(device):\n"
+        "    if not (child := os.fork()):\n"
+        "        try: backward(device)\n"
+        "        except RuntimeError: os._exit(1)\n"
+        "        os._exit(0)\n"
+        "    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0\n"
+        "assert trains_in_child(device)\n"
+        "backward(device)\n"
+        "assert not trains_in_child('cpu')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment, capture_output=True)
+
+
 # That it fails as CUDA does
 
 SAME_DEVICE = "Expected all tensors to be on the same device, but "
@@ -670,6 +691,13 @@ def raises(kind, call):
     return demonstrate
 
 
+def toy_waiting(device):
+    x = torch.ones(2, device=device) * 2
+    assert x.to("cpu", non_blocking=True).tolist() == [2, 2]
+    with contextlib.suppress(RuntimeError):  # torch 2.10 does nothing here, 2.13 raises
+        assert torch.accelerator.synchronize() is None
+
+
 def toy_data_ptr(device):
     assert torch.ones(2, device=device).data_ptr() == torch.ones(3, device=device).data_ptr() == 0
 
@@ -750,7 +778,7 @@ DEMONSTRATIONS = {
         "LSTM and GRU": toy_recurrent,
         "pin_memory()": raises(NotImplementedError, lambda d: torch.ones(2).pin_memory()),
         "autocast": raises(AssertionError, lambda d: torch.autocast("toy", torch.bfloat16)),
-        "waiting": raises(RuntimeError, lambda d: torch.accelerator.synchronize()),
+        "waiting": toy_waiting,
         "memory statistics": toy_statistics,
         "data_ptr()": toy_data_ptr,
         "sparse tensors": toy_sparse,

@@ -79,6 +79,8 @@ class SecondDevice:
 def second_device(prefer: str | None = None) -> SecondDevice:
     """Choose and start a second device; a later call gives the same one at once.
 
+    After a backward pass on CUDA or toy, no forked child of this process can run one, not even on the CPU.
+
     Args:
         prefer: the kind to try first ("cuda", "mps", "xpu", "toy", "lazy"), or "none" for no second
             device. None and "auto" ask the environment variable PITFALLS_SECOND_DEVICE, and
@@ -108,7 +110,7 @@ _GAPS = {
         "LSTM and GRU": "raise NotImplementedError, RNN works",
         "pin_memory()": "raises NotImplementedError",
         "autocast": "raises AssertionError",
-        "waiting": "is never needed and torch.accelerator.synchronize() raises RuntimeError",
+        "waiting": "is never needed, and torch.accelerator.synchronize() raises RuntimeError on some torch versions",
         "memory statistics": "are missing",
         "data_ptr()": "is 0; untyped_storage().data_ptr() tells memories apart",
         "sparse tensors": "lose their layout, and their products raise RuntimeError",
