@@ -1,0 +1,870 @@
+"""Checks of chapter 6: size, stride and storage, and what happens when a shape is right and its order is not."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..evidence import row_dependencies, shares_storage
+from ..exercises import Exercise, Failed, draw_int, expect, expect_close, expect_tensor
+from ..sessions import LearnerError
+
+# --- 6.1 -------------------------------------------------------------------------------------------------
+
+EXPRESSIONS = [
+    "a.t()",
+    "a.view(3, 2)",
+    "a.reshape(6)",
+    "a.t().reshape(6)",
+    "a.t().contiguous()",
+    "a[:, 1]",
+    "a[[0, 1]]",
+    "a[:1].expand(4, 3)",
+]
+
+LAYOUTS = Exercise(
+    "6.1",
+    names=["predict_layouts"],
+    points=1,
+    hints=[
+        "A stride says how many places in storage one step along a dimension moves. Which steps does a[1, 0] take "
+        "from a[0, 0] in `a`, and which does the same element take in a.t()?",
+        "First ask whether old storage and some pair of strides can give the new reading order. If so the result "
+        "shares memory; reshape and contiguous copy only if not.",
+        "A list as index picks arbitrary rows, which no stride can describe. expand repeats a row by not moving.",
+    ],
+    remark="t, view, a slice and expand write a new size and stride over the same storage. reshape does so where it "
+    "can and copies where it cannot, which is why the same reshape(6) appears twice with two answers.",
+    misconceptions={
+        "transpose-moves-data": "You expect a.t() to lay its rows out anew. It swaps the two strides of `a` and "
+        "leaves every number where it is.",
+        "view-is-transpose": "You expect view(3, 2) to exchange the dimensions. It reads the same storage in the same "
+        "order and breaks the lines elsewhere; look at which element follows a[0, 2].",
+        "column-is-packed": "You expect the column to lie packed. Its elements are as far apart as the rows of `a`.",
+        "expand-is-packed": "You expect expand to write the row several times. How far does one step to the next row "
+        "move in storage, if every row is the same one?",
+        "contiguous-keeps-strides": "You expect contiguous() to keep the strides of the transpose. It copies so that "
+        "reading order and storage order agree: which strides are those?",
+        "view-copies": "You expect a copy where a new size and stride over the old storage are enough. Write into "
+        "the result and look at `a`.",
+        "reshape-always-copies": "You expect reshape to copy. It gives a view wherever strides can express the shape; "
+        "write into a.reshape(6) and look at `a`.",
+        "reshape-never-copies": "You expect reshape to share memory. Reading a.t() row by row jumps in storage: "
+        "which single stride could walk that way?",
+        "contiguous-in-place": "You expect contiguous() to share memory with `a`. It returns its own tensor only if "
+        "that is contiguous already; here it has to copy.",
+        "list-index-is-view": "You expect a[[0, 1]] to share memory. A list may name rows in any order, which no "
+        "stride describes, so indexing with one copies, also where a slice would do.",
+    },
+)
+
+
+def true_layouts() -> dict[str, tuple[tuple[int, ...], tuple[int, ...], bool]]:
+    """Compute shape, stride and sharing of every expression."""
+    a = torch.arange(6).reshape(2, 3)
+    truth = {}
+    for text in EXPRESSIONS:
+        result = eval(text, {"a": a})
+        truth[text] = (tuple(result.shape), tuple(result.stride()), shares_storage(result, a))
+    return truth
+
+
+def _ask_layouts(session) -> dict[str, tuple]:
+    """The learner's rows, as tuples of (shape, stride, shares)."""
+    came = session.call("predict_layouts")
+    expect(isinstance(came, dict), message="A dict from expression to its layout is expected.", came=came)
+    missing = [text for text in EXPRESSIONS if text not in came]
+    expect(not missing, message=f"Rows are missing: {', '.join(missing)}.")
+    rows = {}
+    for text in EXPRESSIONS:
+        row = came[text]
+        good = isinstance(row, (tuple, list)) and len(row) == 3 and type(row[2]) is bool
+        good = good and all(isinstance(part, (tuple, list)) for part in row[:2])
+        expect(good, message="A row should be (shape, stride, shares memory).", came=row, on=text)
+        rows[text] = (tuple(row[0]), tuple(row[1]), row[2])
+    return rows
+
+
+def _expect_column(session, column: int, known: dict[tuple[str, object], str]) -> None:
+    """Compare one column of the table; `known` maps (expression, wrong value) to a misconception."""
+    came, truth = _ask_layouts(session), true_layouts()
+    for text in EXPRESSIONS:
+        wrong, right = came[text][column], truth[text][column]
+        expect(wrong == right, known.get((text, wrong)), expected=right, came=wrong, on=f"{text}")
+
+
+@LAYOUTS.check("all eight shapes")
+def _(session, rng):
+    _expect_column(session, 0, {})
+
+
+@LAYOUTS.check("all eight strides")
+def _(session, rng):
+    known = {
+        ("a.t()", (2, 1)): "transpose-moves-data",
+        ("a.t()", (3, 1)): "transpose-moves-data",
+        ("a.view(3, 2)", (1, 3)): "view-is-transpose",
+        ("a.t().contiguous()", (1, 3)): "contiguous-keeps-strides",
+        ("a[:, 1]", (1,)): "column-is-packed",
+        ("a[:1].expand(4, 3)", (3, 1)): "expand-is-packed",
+    }
+    _expect_column(session, 1, known)
+
+
+@LAYOUTS.check("which of them share memory with a")
+def _(session, rng):
+    views = ("a.t()", "a.view(3, 2)", "a[:, 1]", "a[:1].expand(4, 3)")
+    known: dict[tuple[str, object], str] = {(text, False): "view-copies" for text in views}
+    known[("a.reshape(6)", False)] = "reshape-always-copies"
+    known[("a.t().reshape(6)", True)] = "reshape-never-copies"
+    known[("a.t().contiguous()", True)] = "contiguous-in-place"
+    known[("a[[0, 1]]", True)] = "list-index-is-view"
+    _expect_column(session, 2, known)
+
+
+# --- 6.2 -------------------------------------------------------------------------------------------------
+
+LOGITS = Exercise(
+    "6.2",
+    names=["pool_logits"],
+    points=1,
+    hints=[
+        "squeeze() drops every dimension of size 1. How many dimensions of a tensor (1, 5, 1, 1) is that?",
+        "You know which two dimensions are to go. Several operations let you name them, or name those to keep.",
+        "Asking for -1 elements divides by the sizes you gave: what is 0 elements divided by a batch of 0?",
+    ],
+    remark="Name what goes, squeeze((2, 3)), or where flattening starts, flatten(1). A shape that depends on the data "
+    "is what breaks on the last batch of the epoch.",
+    misconceptions={
+        "batch-of-one-lost": "A batch of one sample lost its batch dimension: bare squeeze() drops every dimension "
+        "of size 1, whatever it means. Dropping the last batch only hides it.",
+        "one-channel-lost": "With one channel the answer has the wrong shape: the channel dimension has size 1 too, "
+        "and was taken for one to drop (or for a lost batch).",
+        "dimension-left": "A dimension of size 1 is left over: dimensions 2 and 3 are both to go.",
+        "empty-batch": "An empty batch fails: with 0 elements, -1 has no single answer, and there is no sample to "
+        "stack. Name the sizes or dimensions instead.",
+        "numbers-moved": "The shape is right and the numbers are not in their places.",
+        "batch-size-fixed": "Another batch size fails: take the sizes from the tensor.",
+    },
+)
+
+
+def _expect_logits(session, batch: int, channels: int, rng: torch.Generator, misconception: str) -> None:
+    x = torch.randn(batch, channels, 1, 1, generator=rng)
+    on = f"features of shape ({batch}, {channels}, 1, 1)"
+    try:
+        came = expect_tensor(session.call("pool_logits", x), on)
+    except LearnerError as error:
+        if error.reason != "raised":
+            raise
+        raise Failed(misconception, came=f"{error.kinds[0]}: {error.text}", on=on) from None
+    shape = tuple(came.shape)
+    leftover = shape in ((batch, channels, 1), (batch, channels, 1, 1))
+    kind = "dimension-left" if leftover else misconception
+    expect(shape == (batch, channels), kind, expected=(batch, channels), came=shape, on=on)
+    expect_close(came, x[:, :, 0, 0], on, "numbers-moved")
+
+
+@LOGITS.check("four samples")
+def _(session, rng):
+    for batch in (4, draw_int(rng, 5, 9)):
+        _expect_logits(session, batch, draw_int(rng, 2, 6), rng, "batch-size-fixed")
+
+
+@LOGITS.check("a batch of one")
+def _(session, rng):
+    _expect_logits(session, 1, draw_int(rng, 2, 6), rng, "batch-of-one-lost")
+
+
+@LOGITS.check("one channel")
+def _(session, rng):
+    for batch in (draw_int(rng, 2, 5), 1):
+        _expect_logits(session, batch, 1, rng, "one-channel-lost")
+
+
+@LOGITS.check("an empty batch")
+def _(session, rng):
+    for channels in (draw_int(rng, 2, 6), 1):
+        _expect_logits(session, 0, channels, rng, "empty-batch")
+
+
+# --- 6.3 -------------------------------------------------------------------------------------------------
+
+HEADS = Exercise(
+    "6.3",
+    names=["to_channels_first", "split_heads", "merge_heads"],
+    points=2,
+    hints=[
+        "view keeps the reading order and breaks the lines elsewhere; permute keeps the elements' meaning and changes "
+        "the order. Which of the two does each step of yours need?",
+        "Splitting the features of one position into heads is a view. Bringing heads before positions is a transpose. "
+        "Merging runs the same two steps backwards.",
+        "After a transpose the positions no longer lie one behind the other, so some shapes need a copy: which "
+        "operation copies only where it must?",
+    ],
+    remark="Splitting or joining neighbouring dimensions is a job for view, reshape, flatten; exchanging dimensions is "
+    "one for transpose and permute. Whoever uses the first for the second gets the right shape and mixed rows.",
+    misconceptions={
+        "view-for-permute": "The numbers are those of images.reshape(B, C, H, W): the shape is right, the reading "
+        "order is not. Channel 0 now holds the start of the picture, all colours mixed.",
+        "height-width-swapped": "Height and width came out exchanged: swapping dimensions 1 and 3 also moves the "
+        "other two past each other. Name the new order of all four.",
+        "heads-by-view": "The numbers are those of x.reshape(B, heads, T, D): the shape is right, and head 0 holds all "
+        "features of the first positions instead of the first features of all positions.",
+        "features-interleaved": "Head h got every heads-th feature. It owns D neighbouring ones: features h*D to "
+        "h*D + D - 1.",
+        "heads-behind-positions": "The result is (B, T, heads, D): heads and positions still need to change places.",
+        "heads-is-width": "`heads` is the number of heads, not the width of one.",
+        "merge-forgets-transpose": "The numbers are those of x.reshape(B, T, heads*D): the shape is right, but "
+        "positions were mixed. The net would still train; it would only be worse.",
+        "view-needs-contiguous": "A view does not exist here: after the transpose, no stride walks over heads and "
+        "features in one go. It works on what split_heads returned, and fails on what attention returns.",
+        "merge-not-inverse": "merge_heads(split_heads(x)) is not x.",
+        "assumes-layout": "An input that lies differently in memory gives other numbers: strides were assumed, not "
+        "read. The same tensor values should give the same result.",
+        "input-changed": "The tensor of the caller has another stride or other numbers after the call. Names with a "
+        "trailing underscore work in place.",
+        "graph-cut": "No gradient passes through: the data took a way that autograd does not record.",
+        "rows-mixed": "An output row depends on an input row that is not its own.",
+    },
+)
+
+
+def channels_first_oracle(images: Tensor) -> Tensor:
+    """The loop: out[b, c, h, w] = images[b, h, w, c]."""
+    batch, height, width, channels = images.shape
+    out = torch.empty(batch, channels, height, width)
+    for b in range(batch):
+        for c in range(channels):
+            for h in range(height):
+                for w in range(width):
+                    out[b, c, h, w] = images[b, h, w, c]
+    return out
+
+
+def split_oracle(x: Tensor, heads: int) -> Tensor:
+    """The loop: out[b, h, t, d] = x[b, t, h * D + d]."""
+    batch, length, features = x.shape
+    width = features // heads
+    out = torch.empty(batch, heads, length, width)
+    for h in range(heads):
+        for t in range(length):
+            for d in range(width):
+                out[:, h, t, d] = x[:, t, h * width + d]
+    return out
+
+
+def merge_oracle(x: Tensor) -> Tensor:
+    """The loop: out[b, t, h * D + d] = x[b, h, t, d]."""
+    batch, heads, length, width = x.shape
+    out = torch.empty(batch, length, heads * width)
+    for h in range(heads):
+        for t in range(length):
+            for d in range(width):
+                out[:, t, h * width + d] = x[:, h, t, d]
+    return out
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and torch.equal(a.double(), b.double())
+
+
+def _expect_moved(came: object, expected: Tensor, known: dict[str, Tensor], shapes: dict[tuple, str], on: str) -> None:
+    """Compare with the loop; recognise wrong results by their numbers (`known`) or their shape (`shapes`)."""
+    expect_tensor(came, on)
+    shape = tuple(came.shape)
+    expect(shape == tuple(expected.shape), shapes.get(shape), expected=tuple(expected.shape), came=shape, on=on)
+    if not _same(came, expected):
+        kind = next((kind for kind, value in known.items() if _same(came, value)), None)
+        raise Failed(kind, "The numbers are in the wrong places.", expected=expected, came=came, on=on)
+
+
+@HEADS.check("to_channels_first equals the loop over indices")
+def _(session, rng):
+    for batch in (draw_int(rng, 2, 3), 1):
+        x = torch.randn(batch, 4, 5, 3, generator=rng)
+        on = f"images of shape {tuple(x.shape)}"
+        known = {"view-for-permute": x.reshape(batch, 3, 4, 5)}
+        shapes = {(batch, 3, 5, 4): "height-width-swapped"}
+        came = session.call("to_channels_first", x)
+        _expect_moved(came, channels_first_oracle(x), known, shapes, on)
+
+
+@HEADS.check("split_heads equals the loop over indices")
+def _(session, rng):
+    for batch, heads in ((draw_int(rng, 2, 3), 2), (1, 2), (2, 1)):
+        length, width = 5, 3
+        x = torch.randn(batch, length, heads * width, generator=rng)
+        on = f"x of shape {tuple(x.shape)}, {heads} head(s)"
+        known = {
+            "heads-by-view": x.reshape(batch, heads, length, width),
+            "features-interleaved": x.reshape(batch, length, width, heads).permute(0, 3, 1, 2),
+        }
+        shapes = {
+            (batch, length, heads, width): "heads-behind-positions",
+            (batch, width, length, heads): "heads-is-width",
+        }
+        came = session.call("split_heads", x, heads)
+        _expect_moved(came, split_oracle(x, heads), known, shapes, on)
+
+
+@HEADS.check("merge_heads equals the loop over indices")
+def _(session, rng):
+    for batch in (draw_int(rng, 2, 3), 1):
+        x = torch.randn(batch, 2, 5, 3, generator=rng)
+        on = f"x of shape {tuple(x.shape)}"
+        known = {
+            "merge-forgets-transpose": x.reshape(batch, 5, 6),
+            "features-interleaved": x.permute(0, 2, 3, 1).reshape(batch, 5, 6),
+        }
+        try:
+            came = session.call("merge_heads", x)
+        except LearnerError as error:
+            if error.reason == "raised" and "view" in error.text and error.is_a("RuntimeError"):
+                raise Failed("view-needs-contiguous", came=f"RuntimeError: {error.text}", on=on) from None
+            raise
+        _expect_moved(came, merge_oracle(x), known, {}, on)
+
+
+def make_laid_out(seed: int, shape: list[int], order: list[int]) -> Tensor:
+    """A random tensor of this shape whose dimensions lie in memory in this order."""
+    generator = torch.Generator().manual_seed(seed)
+    packed = torch.randn([shape[d] for d in order], generator=generator)
+    return packed.permute([order.index(d) for d in range(len(shape))])
+
+
+def run_heads(learner, seed: int) -> dict:
+    """Run the three functions on inputs that lie in memory in other orders."""
+    images = make_laid_out(seed, [2, 4, 5, 3], [0, 3, 1, 2])
+    x = make_laid_out(seed, [3, 5, 6], [1, 2, 0])
+    heads = make_laid_out(seed, [3, 2, 5, 3], [3, 1, 0, 2])
+    before = [(t.stride(), t.clone()) for t in (images, x, heads)]
+    found = {
+        "to_channels_first": learner.to_channels_first(images),
+        "split_heads": learner.split_heads(x, 2),
+        "merge_heads": learner.merge_heads(heads),
+    }
+    after = [(t.stride(), t) for t in (images, x, heads)]
+    found["kept"] = all(
+        old_stride == new_stride and _same(old, new)
+        for (old_stride, old), (new_stride, new) in zip(before, after, strict=True)
+    )
+    found["both"] = learner.merge_heads(learner.split_heads(x, 2))
+    return found
+
+
+@HEADS.check("the same for inputs that lie otherwise in memory, and merge undoes split")
+def _(session, rng):
+    seed = draw_int(rng, 0, 10**6)
+    images = make_laid_out(seed, [2, 4, 5, 3], [0, 3, 1, 2])
+    x = make_laid_out(seed, [3, 5, 6], [1, 2, 0])
+    heads = make_laid_out(seed, [3, 2, 5, 3], [3, 1, 0, 2])
+    expected = {
+        "to_channels_first": channels_first_oracle(images),
+        "split_heads": split_oracle(x, 2),
+        "merge_heads": merge_oracle(heads),
+    }
+    try:
+        came = session.probe(run_heads, seed)
+    except LearnerError as error:
+        if error.reason == "raised" and error.is_a("RuntimeError"):
+            on = "inputs whose dimensions lie in memory in another order"
+            kind = "view-needs-contiguous" if "view" in error.text else "assumes-layout"
+            raise Failed(kind, came=f"RuntimeError: {error.text}", on=on) from None
+        raise
+    expect(came["kept"], "input-changed")
+    for name, wanted in expected.items():
+        on = f"{name} with an input whose dimensions lie in memory in another order"
+        expect_tensor(came[name], on, wanted.shape)
+        expect(_same(came[name], wanted), "assumes-layout", expected=wanted, came=came[name], on=on)
+    on = "merge_heads of what split_heads gave"
+    expect_tensor(came["both"], on, x.shape)
+    expect(_same(came["both"], x), "merge-not-inverse", expected=x, came=came["both"], on=on)
+
+
+# What stays apart in each function: its name, the input's shape, and (output dimension, input dimension) of rows.
+_APART = [
+    ("to_channels_first", [3, 4, 5, 2], [(0, 0, "sample"), (2, 1, "line"), (3, 2, "column"), (1, 3, "channel")]),
+    ("split_heads", [3, 4, 6], [(0, 0, "sample"), (2, 1, "position")]),
+    ("merge_heads", [3, 2, 4, 3], [(0, 0, "sample"), (1, 2, "position")]),
+]
+
+
+def run_probe(learner, seed: int) -> list[Tensor | str]:
+    """Which rows of the input each row of the output depends on, one bool matrix a case."""
+    found: list[Tensor | str] = []
+    for name, shape, pairs in _APART:
+        x = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+        function = getattr(learner, name)
+        for out_dim, in_dim, _ in pairs:
+            try:
+                call = (lambda x, f=function: f(x, 2)) if name == "split_heads" else function
+                found.append(row_dependencies(call, x, out_dim, in_dim))
+            except ValueError as error:
+                if "graph" not in str(error):
+                    raise
+                found.append("no graph")
+            except RuntimeError as error:
+                if "requires grad" not in str(error) or "in-place" in str(error):
+                    raise
+                found.append("no graph")
+    return found
+
+
+@HEADS.check("every output row depends on its own input row alone")
+def _(session, rng):
+    found = session.probe(run_probe, draw_int(rng, 0, 10**6))
+    cases = [(name, what) for name, _, pairs in _APART for _, _, what in pairs]
+    for (name, what), matrix in zip(cases, found, strict=True):
+        on = f"{name}, by {what}"
+        expect(not isinstance(matrix, str), "graph-cut", on=on)
+        mixed = "; ".join(
+            f"{what} {row} of the output reads {what}s {entries.nonzero().flatten().tolist()}"
+            for row, entries in enumerate(matrix)
+        )
+        alone = torch.equal(matrix, torch.eye(len(matrix), dtype=torch.bool))
+        expect(alone, "rows-mixed", came=mixed, on=on)
+
+
+# --- 6.4 -------------------------------------------------------------------------------------------------
+
+LOSS = Exercise(
+    "6.4",
+    names=["regression_loss"],
+    points=2,
+    hints=[
+        "Print (pred - target).shape for a column of 4 and a vector of 4. How many differences are that, and how many "
+        "did you want?",
+        "Decide by the shapes alone, before you subtract: equal, a column beside a vector as long, or refused.",
+        "view_as and flatten make any two shapes of equal size fit. Is (2, 3) against (3, 2) the same data?",
+    ],
+    remark="Broadcasting is a fine servant and a bad judge. A loss that states which shapes it accepts turns a model "
+    "that learns the mean into an error message at the first batch.",
+    misconceptions={
+        "broadcast": "The value is the mean over N times N differences: every prediction was compared with every "
+        "target. A model that minimises this predicts the mean of the targets.",
+        "column-refused": "A column (N, 1) against a vector (N,) was refused. Safe, and more than was asked: the two "
+        "hold the same N numbers.",
+        "only-one-order": "One order of (N, 1) and (N,) is right, the other is not: either may be the column.",
+        "equal-numel-accepted": "Two shapes that only have equally many elements were accepted: their numbers were "
+        "paired in reading order, which is not the same data.",
+        "extra-ones-dropped": "Shapes that differ in more than one trailing dimension of size 1 were accepted. Only "
+        "(N, 1) against (N,) means the same N numbers.",
+        "broadcast-accepted": "Shapes that differ were accepted because they broadcast.",
+        "one-sample-refused": "With one sample, (1, 1) and (1,) hold the same number.",
+        "not-a-value-error": "Shapes that do not fit should be a ValueError: an assert is gone under python -O, and "
+        "the RuntimeError of a failed subtraction does not come where shapes broadcast.",
+        "shapes-not-named": "The ValueError should name both shapes: they are what the reader needs to find the bug.",
+        "integer-target": "Integer targets should be fine: convert the target, not the prediction.",
+        "sum-not-mean": "The squared errors were summed; the mean is asked for.",
+        "gradient-wrong": "The gradient with respect to pred is not 2 * (pred - target) / number of elements.",
+        "graph-cut": "No gradient reaches pred: the loss lost its graph on the way.",
+        "whole-numbers-lost": "The predictions were converted to the target's integer type, which cuts fractions.",
+    },
+)
+
+
+def _case(rng: torch.Generator, pred_shape: tuple, target_shape: tuple, whole: bool = False) -> tuple[Tensor, Tensor]:
+    pred = torch.randn(pred_shape, generator=rng) * 2
+    target = torch.randint(-4, 5, target_shape, generator=rng) if whole else torch.randn(target_shape, generator=rng)
+    return pred, target
+
+
+def _mean_square(pred: Tensor, target: Tensor) -> Tensor:
+    return (pred.double().flatten() - target.double().flatten()).square().mean()
+
+
+def _expect_loss(session, pred: Tensor, target: Tensor, misconception: str | None = None) -> None:
+    """Compare the loss with the mean over the same N numbers; recognise a broadcast one and a sum."""
+    on = f"pred of shape {tuple(pred.shape)}, target of shape {tuple(target.shape)}"
+    on += f", {str(target.dtype)[6:]}" if not target.is_floating_point() else ""
+    try:
+        came = session.call("regression_loss", pred, target)
+    except LearnerError as error:
+        if misconception is None or error.reason != "raised":
+            raise
+        raise Failed(misconception, came=f"{error.kinds[0]}: {error.text}", on=on) from None
+    expected = _mean_square(pred, target)
+    value = torch.tensor(float(came)).double() if isinstance(came, float) else came
+    expect_tensor(value, on)
+    if value.numel() != 1:
+        raise Failed(None, "A scalar is expected.", expected=expected, came=came, on=on)
+    value = value.detach().double().reshape(())
+
+    def near(other: Tensor) -> bool:
+        return bool(torch.isclose(value, other, rtol=1e-5, atol=1e-6))
+
+    if near(expected):
+        return
+    if pred.dim() == target.dim() or not near((pred.double() - target.double()).square().mean()):
+        if near(expected * pred.numel()):
+            raise Failed("sum-not-mean", expected=expected, came=value, on=on)
+        if misconception == "integer-target" and near(_mean_square(pred.long(), target)):
+            raise Failed("whole-numbers-lost", expected=expected, came=value, on=on)
+        raise Failed(misconception, expected=expected, came=value, on=on)
+    raise Failed(
+        "only-one-order" if misconception == "only-one-order" else "broadcast", expected=expected, came=value, on=on
+    )
+
+
+@LOSS.check("equal shapes")
+def _(session, rng):
+    n = draw_int(rng, 3, 7)
+    for shape in ((n,), (n, 1), (n, 2), ()):
+        _expect_loss(session, *_case(rng, shape, shape))
+
+
+@LOSS.check("a column against a vector, in either order")
+def _(session, rng):
+    n = draw_int(rng, 4, 7)
+    first, second = _case(rng, (n, 1), (n,)), _case(rng, (n,), (n, 1))
+    outcomes = []
+    for pred, target in (first, second):
+        try:
+            came = session.call("regression_loss", pred, target)
+            right = isinstance(came, Tensor) and torch.allclose(came.detach().double(), _mean_square(pred, target))
+            outcomes.append("right" if right else "wrong")
+        except LearnerError as error:
+            if error.reason != "raised":
+                raise
+            outcomes.append("raised")
+    kind = "only-one-order" if "right" in outcomes else None
+    kind = "column-refused" if outcomes == ["raised", "raised"] else kind
+    for pred, target in (first, second):
+        _expect_loss(session, pred, target, kind)
+    for pred, target in (_case(rng, (1, 1), (1,)), _case(rng, (1,), (1, 1))):
+        _expect_loss(session, pred, target, "one-sample-refused")
+
+
+def _names(text: str, shape: tuple[int, ...]) -> bool:
+    """True if the text holds the shape's sizes one after the other, however they are written."""
+    numbers = [int(n) for n in re.findall(r"\d+", text.replace("torch.float32", ""))]
+    wanted = list(shape)
+    return any(numbers[i : i + len(wanted)] == wanted for i in range(len(numbers) - len(wanted) + 1))
+
+
+def _expect_refused(session, rng: torch.Generator, pairs: list[tuple[tuple, tuple]], misconception: str) -> None:
+    for pred_shape, target_shape in pairs:
+        pred, target = _case(rng, pred_shape, target_shape)
+        on = f"pred of shape {pred_shape}, target of shape {target_shape}"
+        try:
+            came = session.call("regression_loss", pred, target)
+        except LearnerError as error:
+            if error.reason != "raised":
+                raise
+            text = f"{error.kinds[0]}: {error.text}"
+            expect(error.is_a("ValueError"), "not-a-value-error", expected="a ValueError", came=text, on=on)
+            named = _names(error.text, pred_shape) and _names(error.text, target_shape)
+            expect(named, "shapes-not-named", expected=f"{pred_shape} and {target_shape}", came=text, on=on)
+            continue
+        raise Failed(misconception, expected="a ValueError", came=came, on=on)
+
+
+@LOSS.check("refuses other shapes with a ValueError that names both")
+def _(session, rng):
+    n, m = draw_int(rng, 3, 5), draw_int(rng, 6, 8)
+    _expect_refused(session, rng, [((n, m), (m, n)), ((n * m,), (n, m)), ((n, 2), (n * 2, 1))], "equal-numel-accepted")
+    ones = [
+        ((1, n), (n,)),
+        ((n,), (1, n)),
+        ((n, 1), (1, n)),
+        ((n, 1, 1), (n,)),
+        ((n, 1, 1), (n, 1)),
+        ((n, m, 1), (n, m)),
+    ]
+    _expect_refused(session, rng, ones, "extra-ones-dropped")
+    broadcasting = [((n, m), (m,)), ((n, m), (n, 1)), ((n,), (m, 1)), ((n, 1), (1,)), ((n, m), (n,)), ((n, n), (n,))]
+    _expect_refused(session, rng, broadcasting, "broadcast-accepted")
+
+
+@LOSS.check("integer targets")
+def _(session, rng):
+    n = draw_int(rng, 4, 7)
+    for shapes in (((n,), (n,)), ((n, 1), (n,)), ((n,), (n, 1))):
+        _expect_loss(session, *_case(rng, *shapes, whole=True), misconception="integer-target")
+
+
+def run_loss_gradient(learner, pred: Tensor, target: Tensor) -> dict:
+    """Backpropagate the learner's loss; give the gradient that reached pred."""
+    pred = pred.detach().clone().requires_grad_()
+    loss = learner.regression_loss(pred, target)
+    if not isinstance(loss, Tensor) or not loss.requires_grad:
+        return {"graph": False}
+    loss.backward()
+    return {"graph": pred.grad is not None, "gradient": pred.grad}
+
+
+@LOSS.check("the gradient of the textbook")
+def _(session, rng):
+    n = draw_int(rng, 4, 7)
+    for shapes in (((n, 1), (n,)), ((n,), (n, 1)), ((n, 2), (n, 2))):
+        for whole in (False, True):
+            pred, target = _case(rng, *shapes, whole=whole)
+            on = f"pred of shape {shapes[0]}, target of shape {shapes[1]}{', int64' if whole else ''}"
+            try:
+                result = session.probe(run_loss_gradient, pred, target)
+            except LearnerError as error:
+                if whole and error.reason == "raised" and error.is_a("RuntimeError"):
+                    raise Failed("integer-target", came=f"RuntimeError: {error.text}", on=on) from None
+                raise
+            expect(result["graph"], "graph-cut", on=on)
+            expected = 2 * (pred - target.reshape(pred.shape)) / pred.numel()
+            expect_close(result["gradient"], expected, on, "gradient-wrong")
+
+
+# --- 6.5 -------------------------------------------------------------------------------------------------
+
+VIEW = Exercise(
+    "6.5",
+    names=["can_view"],
+    points=3,
+    hints=[
+        "When do two neighbouring dimensions walk through storage as one evenly spaced line? Write the condition on "
+        "size[i + 1], stride[i + 1] and stride[i].",
+        "Join neighbouring dimensions into chunks as long as that condition holds; dimensions of size 1 never matter. "
+        "Then every new dimension must lie within one chunk.",
+        "Within a chunk all shapes are possible. So walk over the new sizes and multiply until a chunk is full: "
+        "exactly full, or no view exists. With no elements at all there is nothing to walk.",
+    ],
+    remark="This is the rule torch applies. It explains which reshape copies, why channels_last breaks view(B, -1), "
+    "and why flatten after a transpose is the moment the copy happens.",
+    misconceptions={
+        "numel-only": "You said a view exists where torch raises: equally many elements are not enough. Reading the "
+        "new last dimension would need a step that the strides do not make.",
+        "contiguous-only": "You said no view exists where torch makes one. A tensor need not be contiguous: look for "
+        "the stretches that are evenly spaced.",
+        "never-joins": "You said no view exists, but neighbouring dimensions may be joined where the outer stride is "
+        "the inner size times the inner stride.",
+        "another-number": "The new size holds another number of elements than the old one: no view.",
+        "size-one-counts": "The answer changed with a dimension of size 1. No step is ever taken along it, so neither "
+        "its stride nor its place matters.",
+        "empty-tensor": "With no elements, no step is ever taken: any new size without elements is a view.",
+        "stride-zero": "A stride of 0 (an expanded tensor) is a stride like others: two neighbours of stride 0 can be "
+        "joined, and a single one can be split.",
+        "scalar": "A tensor without dimensions holds one element: sizes such as () and (1, 1) fit each other.",
+        "asked-torch": "The answer is right because a tensor was asked. Decide it from the three tuples.",
+    },
+)
+
+Layout = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+
+def torch_can_view(size: tuple[int, ...], stride: tuple[int, ...], new_size: tuple[int, ...]) -> bool:
+    """Ask torch whether the view exists."""
+    try:
+        torch.empty_strided(size, stride).view(new_size)
+    except RuntimeError:
+        return False
+    return True
+
+
+class _Views(TorchDispatchMode):
+    """Notes whether tensors are made with chosen strides or viewed."""
+
+    TELLING = ("view", "reshape", "as_strided", "empty_strided", "new_empty_strided", "_reshape_alias", "expand")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.name().split("::")[-1].split(".")[0]
+        self.seen = self.seen or name in self.TELLING
+        return func(*args, **(kwargs or {}))
+
+
+def run_can_view(learner, cases: list[Layout]) -> dict:
+    """Ask the learner about every case, and notice whether a tensor was viewed on the way."""
+    spy = _Views()
+    with spy:
+        answers = [learner.can_view(*case) for case in cases]
+    return {"answers": answers, "asked": spy.seen}
+
+
+def _expect_views(session, cases: list[Layout], kinds: list[str | tuple[str, str]]) -> None:
+    """Compare with torch; a kind is a misconception, or one for a wrong True and one for a wrong False."""
+    try:
+        result = session.probe(run_can_view, cases)
+    except LearnerError as error:
+        if error.reason != "raised":
+            raise
+        _blame_one(session, cases, kinds)
+        raise
+    for case, came, kind in zip(cases, result["answers"], kinds, strict=True):
+        _expect_view(case, came, kind)
+    expect(not result["asked"], "asked-torch")
+
+
+def _blame_one(session, cases: list[Layout], kinds: list[str | tuple[str, str]]) -> None:
+    """Find the case whose answer is an error, and fail with its misconception."""
+    for case, kind in zip(cases, kinds, strict=True):
+        try:
+            result = session.probe(run_can_view, [case])
+        except LearnerError as error:
+            name = kind if isinstance(kind, str) else kind[int(torch_can_view(*case))]
+            text = f"{error.kinds[0] if error.kinds else error.reason}: {error.text}"
+            raise Failed(name, expected=torch_can_view(*case), came=text, on=_describe(case)) from None
+        _expect_view(case, result["answers"][0], kind)
+
+
+def _describe(case: Layout) -> str:
+    size, stride, new_size = case
+    return f"size {tuple(size)}, stride {tuple(stride)}, new_size {tuple(new_size)}"
+
+
+def _expect_view(case: Layout, came: object, kind: str | tuple[str, str]) -> None:
+    truth, on = torch_can_view(*case), _describe(case)
+    expect(type(came) is bool, message="True or False is expected.", expected=truth, came=came, on=on)
+    name = kind if isinstance(kind, str) else kind[0 if came else 1]
+    expect(came == truth, name, expected=truth, came=came, on=on)
+
+
+def contiguous_strides(size: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a contiguous tensor of this size."""
+    return torch.empty(size, device="meta").stride()
+
+
+@VIEW.check("contiguous tensors: every size with as many elements")
+def _(session, rng):
+    a, b = draw_int(rng, 2, 3), draw_int(rng, 4, 5)
+    size = (a, b, 4)
+    news = [(a * b, 4), (a * b * 4,), (a, b, 2, 2), (4, b, a), (2, a * b, 2), (a, 2, b * 2)]
+    cases = [(size, contiguous_strides(size), new) for new in news]
+    others = [(a * b, 3), (a * b * 4 + 1,), (a, b), (a, b, 8), (a * b * 4, 2), (7, 11), ()]
+    cases += [(size, contiguous_strides(size), new) for new in others]
+    kinds = [("numel-only", "never-joins")] * len(news) + ["another-number"] * len(others)
+    _expect_views(session, cases, kinds)
+
+
+@VIEW.check("transposed and sliced tensors: only where the steps stay even")
+def _(session, rng):
+    n = draw_int(rng, 3, 5)
+    two_sided = ("numel-only", "contiguous-only")
+    cases = [
+        ((3, 2), (1, 3), (6,)),
+        ((3, 2), (1, 3), (2, 3)),
+        ((3, 2, 4), (4, 12, 1), (6, 4)),
+        ((3, 2, 4), (4, 12, 1), (3, 8)),
+        ((3, 2, 4), (4, 12, 1), (3, 2, 2, 2)),
+        ((4, n), (1, 4), (2, 2, n)),
+        ((4, n), (1, 4), (2, 2 * n)),
+        ((n, 4), (10, 1), (n * 4,)),
+        ((n, 4), (10, 1), (n, 2, 2)),
+        ((2 * n,), (3,), (n, 2)),
+        ((n, 2), (8, 4), (2 * n,)),
+        ((2, 3, 4, n), (12 * n, 1, 3 * n, 3), (2, 3, 4 * n)),
+        ((2, 3, 4, n), (12 * n, 1, 3 * n, 3), (6, 4, n)),
+        ((2, 3, 4, n), (12 * n, 1, 3 * n, 3), (2, 12 * n)),
+    ]
+    _expect_views(session, cases, [two_sided] * len(cases))
+
+
+@VIEW.check("dimensions of size 1, old and new, change nothing")
+def _(session, rng):
+    odd = draw_int(rng, 20, 99)
+    cases = [
+        ((2, 1, 3), (3, odd, 1), (6,)),
+        ((1, 2, 3), (odd, 3, 1), (6,)),
+        ((2, 3, 1), (3, 1, odd), (6,)),
+        ((2, 3, 1), (3, 1, odd), (3, 2)),
+        ((2, 3), (3, 1), (1, 6, 1)),
+        ((3, 2), (1, 3), (3, 1, 2)),
+        ((3, 2), (1, 3), (1, 3, 2, 1, 1)),
+        ((3, 1, 2), (1, odd, 3), (6, 1)),
+        ((1, 1), (odd, odd), (1,)),
+        ((4, 1), (1, 4), (2, 1, 2)),
+    ]
+    _expect_views(session, cases, ["size-one-counts"] * len(cases))
+
+
+@VIEW.check("no dimension at all, no element at all, strides of 0")
+def _(session, rng):
+    n = draw_int(rng, 2, 4)
+    scalar = [((), (), ()), ((), (), (1, 1)), ((1, 1), (1, 1), ())]
+    empty = [
+        ((0, 3), (3, 1), (0,)),
+        ((3, 0), (1, 3), (0, 7)),
+        ((n, 0, 2), (1, 5, 9), (4, 0, 3)),
+        ((0,), (1,), (0, 5)),
+        ((0, 3), (1, 7), (0, 3)),
+        ((0, 3), (3, 1), (3,)),
+        ((2,), (1,), (0, 2)),
+        ((0,), (1,), ()),
+    ]
+    expanded = [
+        ((n, 3), (0, 0), (3 * n,)),
+        ((n, 3), (0, 1), (3 * n,)),
+        ((6,), (0,), (2, 3)),
+        ((n, 3), (1, 0), (3 * n,)),
+        ((n, 4), (0, 1), (n, 2, 2)),
+        ((4, n), (0, 1), (2, 2, n)),
+    ]
+    kinds = ["scalar"] * len(scalar) + ["empty-tensor"] * len(empty) + ["stride-zero"] * len(expanded)
+    _expect_views(session, scalar + empty + expanded, kinds)
+
+
+def draw_layout(rng: torch.Generator) -> Layout:
+    """Draw a size and a stride (permuted, sliced, expanded, with odd strides at size 1), and a size to view it as."""
+
+    def chance(share: float) -> bool:
+        return float(torch.rand((), generator=rng)) < share
+
+    def pick(options: list[int]) -> int:
+        return options[draw_int(rng, 0, len(options) - 1)]
+
+    size = [pick([1, 2, 2, 3, 4, 4, 6]) for _ in range(pick([0, 1, 2, 2, 3, 3, 3, 4, 4, 4]))]
+    if size and chance(0.06):
+        size[draw_int(rng, 0, len(size) - 1)] = 0
+    stride = list(contiguous_strides(tuple(size)))
+    if chance(0.3):
+        stride = [2 * step for step in stride]
+    if len(size) > 1 and chance(0.4):
+        d = draw_int(rng, 0, len(size) - 2)
+        stride = [step * 2 if i <= d else step for i, step in enumerate(stride)]
+    if len(size) > 1 and chance(0.8):
+        i, j = draw_int(rng, 0, len(size) - 1), draw_int(rng, 0, len(size) - 1)
+        size[i], size[j], stride[i], stride[j] = size[j], size[i], stride[j], stride[i]
+    for d, length in enumerate(size):
+        if chance(0.12):
+            stride[d] = 0
+        if length == 1 and chance(0.7):
+            stride[d] = draw_int(rng, 0, 40)
+    return tuple(size), tuple(stride), _draw_new_size(rng, size, chance, pick)
+
+
+def _draw_new_size(rng: torch.Generator, size: list[int], chance, pick) -> tuple[int, ...]:
+    """Join neighbours, split sizes and add ones; now and then change the order or the number of elements."""
+    new = list(size)
+    if chance(0.4):
+        new = [new[i] for i in torch.randperm(len(new), generator=rng).tolist()]
+    for _ in range(draw_int(rng, 1, 3)):
+        if len(new) > 1 and chance(0.6):
+            d = draw_int(rng, 0, len(new) - 2)
+            new[d : d + 2] = [new[d] * new[d + 1]]
+        elif new:
+            d = draw_int(rng, 0, len(new) - 1)
+            factors = [f for f in (2, 3) if new[d] and new[d] % f == 0]
+            if factors:
+                f = pick(factors)
+                new[d : d + 1] = [f, new[d] // f] if chance(0.5) else [new[d] // f, f]
+    while chance(0.25):
+        new.insert(draw_int(rng, 0, len(new)), 1)
+    if new and chance(0.05):
+        new[draw_int(rng, 0, len(new) - 1)] += 1
+    return tuple(new)
+
+
+@VIEW.check("500 random layouts")
+def _(session, rng):
+    cases = [draw_layout(rng) for _ in range(500)]
+    kinds = []
+    for size, _, new_size in cases:
+        same = math.prod(size) == math.prod(new_size)
+        kind: str | tuple[str, str] = ("numel-only", "contiguous-only") if same else "another-number"
+        kind = "empty-tensor" if same and 0 in size else kind
+        kinds.append(kind)
+    _expect_views(session, cases, kinds)
