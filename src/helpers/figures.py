@@ -443,15 +443,17 @@ def heat_map(
     columns: Sequence[str],
     fmt: str = "{:.3g}",
     title: str = "",
+    log: bool = False,
 ) -> None:
     """Draw a table of numbers with coloured cells; each cell shows its number.
 
     Args:
         values: numbers or booleans, shape [rows, columns].
         fmt: how a cell is written.
+        log: colour by the logarithm, for positive numbers that span orders of magnitude.
     """
     values = np.asarray(values)
-    number = values.astype(float)
+    number = np.log(values) if log else values.astype(float)
     low, high = np.nanmin(number), np.nanmax(number)
     fig, ax = _new(1.6 + 0.85 * len(columns), 0.9 + 0.45 * len(rows))
     ax.imshow(number, cmap="viridis", aspect="auto")
