@@ -38,14 +38,14 @@ def batch_for(t0, c, fraction):
 """,
         "the odds of the fraction, with numpy": """
 def max_gain(t0, c):
-    return float(np.divide(t0, c) + 1)
+    return np.divide(t0, c) + 1
 
 def batch_for(t0, c, fraction):
     assert_ok = 0 < fraction and fraction < 1
     if not assert_ok:
         raise ValueError
     odds = fraction / (1 - fraction)
-    return int(np.maximum(np.ceil(odds * t0 / c), 1))
+    return np.maximum(np.ceil(odds * t0 / c), 1).astype(np.int64)
 """,
     },
     "5.2": {
@@ -128,7 +128,7 @@ def restore(outputs, batches):
 """,
         "numpy, a short batch first": """
 def bucket_batches(lengths, batch_size):
-    order = np.argsort(lengths, kind="stable").tolist()
+    order = list(np.argsort(lengths, kind="stable"))
     head = len(order) % batch_size
     first = [order[:head]] if head else []
     return first + [order[k:k + batch_size] for k in range(head, len(order), batch_size)]
@@ -276,6 +276,13 @@ def predict_ensemble(models, x):
         return functional_call(skeleton, (params, buffers), (x,))
 
     return vmap(call, in_dims=(0, 0, None), randomness="error")(params, buffers, x)
+""",
+        "copies of all models, x expanded": """
+def predict_ensemble(models, x):
+    models = copy.deepcopy(list(models))
+    state = torch.func.stack_module_state(models)
+    run = lambda p, b, x: torch.func.functional_call(models[0], {**p, **b}, (x,))
+    return torch.vmap(run)(*state, x.expand(len(models), *x.shape))
 """,
         "cloned states, and models on the last dimension first": """
 def predict_ensemble(models, x):
@@ -452,6 +459,11 @@ def batch_for(t0, c, fraction):
             "mean-divides-by-longest",
             POOL_HEAD + "    return x.masked_fill(~valid, 0).mean(1), top, last\n",
         ),
+        Wrong("padding-taken-for-zero", POOL_HEAD + "    return x.sum(1) / lengths[:, None], top, last\n"),
+        Wrong(
+            "padding-taken-for-zero",
+            POOL_HEAD + "    return x.nan_to_num(0.0).sum(1) / lengths[:, None], top, last\n",
+        ),
         Wrong("max-sees-padding", POOL_HEAD + "    return mean, x.amax(1), last\n"),
         Wrong("max-filled-with-zero", POOL_HEAD + "    return mean, x.masked_fill(~valid, 0).amax(1), last\n"),
         Wrong("max-filled-with-zero", POOL_HEAD + "    return mean, (x * valid).amax(1), last\n"),
@@ -465,6 +477,7 @@ def batch_for(t0, c, fraction):
             "nan-times-zero",
             POOL_HEAD + "    return mean, (x - 1e30 * (~valid).float()).amax(1), last\n",
         ),
+        Wrong("every-pair", POOL_HEAD + "    return mean, top, x[:, lengths - 1]\n"),
         Wrong(
             "squeezed-away",
             POOL_HEAD + "    return mean.squeeze(), top.squeeze(), last.squeeze()\n",
@@ -898,6 +911,16 @@ def predict_ensemble(models, x):
 """,
         ),
         Wrong(
+            "loops",
+            """
+from concurrent.futures import ThreadPoolExecutor
+
+def predict_ensemble(models, x):
+    with ThreadPoolExecutor(2) as pool:
+        return torch.stack(list(pool.map(lambda model: model(x), models)))
+""",
+        ),
+        Wrong(
             "buffers-of-the-first",
             STACK_STATE
             + """
@@ -907,7 +930,7 @@ def predict_ensemble(models, x):
 """,
         ),
         Wrong(
-            "weights-averaged",
+            "one-model-for-all",
             STACK_STATE
             + """
 def predict_ensemble(models, x):
@@ -916,6 +939,13 @@ def predict_ensemble(models, x):
     buffers = {k: v.float().mean(0) for k, v in buffers.items()}
     out = functional_call(models[0], (params, buffers), (x,))
     return out.expand(len(models), *out.shape)
+""",
+        ),
+        Wrong(
+            "one-model-for-all",
+            """
+def predict_ensemble(models, x):
+    return torch.stack([models[0](x)] * len(models))
 """,
         ),
         Wrong(
