@@ -21,8 +21,8 @@ from helpers import check, hint, progress, solution
 # - Predictions are floats: integers become float32.
 # - `bce`, `bce_with_logits` and `mse` want both arguments in one float dtype. If two float dtypes differ, both become
 #   the wider one; labels of another kind take the prediction's dtype.
-# - `nll` wants class indices, int64 or uint8. So does `cross_entropy`, unless the target has the prediction's shape:
-#   then it holds probabilities, and the rule of the other losses applies.
+# - `nll` wants class indices: int64, or uint8 if the target has one index a row. So does `cross_entropy`, unless the
+#   target has the prediction's shape: then it holds probabilities, and the rule of the other losses applies.
 # - float16 counts as illegal: it becomes float32.
 # - Values and shapes stay, nothing is converted that was legal, and gradients reach the prediction that was given.
 

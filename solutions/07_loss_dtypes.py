@@ -21,8 +21,8 @@ from helpers import check, hint, progress, solution
 # - Predictions are floats: integers become float32.
 # - `bce`, `bce_with_logits` and `mse` want both arguments in one float dtype. If two float dtypes differ, both become
 #   the wider one; labels of another kind take the prediction's dtype.
-# - `nll` wants class indices, int64 or uint8. So does `cross_entropy`, unless the target has the prediction's shape:
-#   then it holds probabilities, and the rule of the other losses applies.
+# - `nll` wants class indices: int64, or uint8 if the target has one index a row. So does `cross_entropy`, unless the
+#   target has the prediction's shape: then it holds probabilities, and the rule of the other losses applies.
 # - float16 counts as illegal: it becomes float32.
 # - Values and shapes stay, nothing is converted that was legal, and gradients reach the prediction that was given.
 
@@ -34,7 +34,7 @@ def make_legal(loss_name: str, prediction: torch.Tensor, target: torch.Tensor) -
         prediction = prediction.float()
     has_probabilities = loss_name == "cross_entropy" and target.shape == prediction.shape
     if loss_name in ("cross_entropy", "nll") and not has_probabilities:
-        legal = target.dtype in (torch.int64, torch.uint8)
+        legal = target.dtype == torch.int64 or (target.dtype == torch.uint8 and target.dim() == 1)
         return prediction, target if legal else target.long()
     wider = torch.promote_types(prediction.dtype, target.dtype)
     return prediction.to(wider), target.to(wider)

@@ -29,7 +29,7 @@ def illegal(case) -> bool:
     return given != wanted and not all(dtype.is_floating_point for dtype in given)
 
 
-@pytest.mark.parametrize(("loss_name", "given", "wanted", "kind"), filter(illegal, checks.LABELS + checks.INDICES))
+@pytest.mark.parametrize(("loss_name", "given", "wanted", "kind"), [*filter(illegal, checks.LABELS + checks.INDICES)])
 def test_what_exercise_1_calls_illegal_is_refused_or_cheap_to_convert(loss_name, given, wanted, kind):
     rng = torch.Generator().manual_seed(0)
     prediction, target = checks.draw_case(rng, loss_name, given, kind)

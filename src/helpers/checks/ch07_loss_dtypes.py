@@ -187,7 +187,7 @@ ALREADY_LEGAL = [
     ("cross_entropy", (_F64, _I64), (_F64, _I64), "indices"),
     ("bce", (_F64, _F64), (_F64, _F64), "soft"),
     ("mse", (_BF16, _BF16), (_BF16, _BF16), "soft"),
-    ("cross_entropy", (_BF16, _U8), (_BF16, _U8), "maps"),
+    ("cross_entropy", (_BF16, _I64), (_BF16, _I64), "maps"),
     ("cross_entropy", (_F32, _F32), (_F32, _F32), "one-hot"),
 ]
 
