@@ -922,3 +922,22 @@ def test_census_on_the_cpu_alone_is_empty():
 def test_a_second_device_is_plain_data():
     chosen = SecondDevice(CPU, "none", False, "of a test")
     assert str(chosen) == "No second device: of a test."
+
+
+def test_a_backward_pass_that_came_first_is_told_and_lazy_steps_in():
+    code = """
+import torch
+(torch.ones(2, requires_grad=True) * 2).sum().backward()
+from helpers.devices import second_device
+device = second_device()
+print(device)
+weight = torch.ones(2, requires_grad=True)
+print(torch.autograd.grad(weight.to(device.device).sum(), weight))
+"""
+    if machine.accelerators():
+        pytest.skip("this machine has hardware")
+    if devices._stand_in_obstacle("toy"):
+        pytest.skip("toy does not run on this torch")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "lazy" in done.stdout and "restart the kernel" in done.stdout

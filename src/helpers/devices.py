@@ -26,10 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from helpers import machine, toy
+from helpers import evidence, machine, toy
 
 aten = torch.ops.aten
 HARDWARE = ("cuda", "mps", "xpu")
@@ -180,8 +179,16 @@ def _stand_in_obstacle(kind: str) -> str:
     if known[key]:
         return known[key]
     try:
-        _start(kind)
+        device = _start(kind)
+        weight = torch.ones(1, requires_grad=True)
+        with torch.inference_mode(False), torch.enable_grad():
+            torch.autograd.grad(weight.to(device).sum(), weight)
     except Exception as error:
+        if "device_ready_queues_" in str(error):
+            return (
+                "a backward pass ran before it was started, and autograd counts the devices only once: "
+                "restart the kernel and call second_device() first"
+            )
         return _first_line(error)
     return ""
 
@@ -340,7 +347,7 @@ def _wrap_if_lazy(out: object, args: tuple) -> object:
     return torch._to_functional_tensor(out)
 
 
-class _Census(TorchDispatchMode):
+class _Census(evidence.CountingMode):
     def __init__(self) -> None:
         super().__init__()
         self.counts = Transfers()

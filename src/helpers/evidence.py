@@ -18,6 +18,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import hashlib
+import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -209,7 +210,26 @@ def peak_memory(fn: Callable[[], object]) -> Memory:
     return Memory(peak, live, storages.timeline)
 
 
-class _LiveStorages(TorchDispatchMode):
+class CountingMode(TorchDispatchMode):
+    """A dispatch mode that costs nothing where nothing is compiled.
+
+    PyTorch keeps its compiler out of every mode, and imports it for that purpose: seconds, at the first operation
+    counted. Where the compiler is not loaded there is nothing to keep out, so the method is called as written.
+    """
+
+    def __init_subclass__(cls, **kwargs: object) -> None:
+        cls._as_written = cls.__torch_dispatch__
+        super().__init_subclass__(**kwargs)
+        cls._compiler_kept_out = cls.__torch_dispatch__
+
+    def __enter__(self):
+        kind = type(self)
+        loaded = "torch._dynamo" in sys.modules
+        kind.__torch_dispatch__ = kind._compiler_kept_out if loaded else kind._as_written
+        return super().__enter__()
+
+
+class _LiveStorages(CountingMode):
     """Follows the storages that are born under it until they die."""
 
     def __init__(self) -> None:
@@ -267,7 +287,7 @@ def host_syncs(fn: Callable[[], object]) -> int:
     return ops.mask_lookups + sum(ops.counts[name] for name in _WAITS_FOR_VALUES)
 
 
-class _Ops(TorchDispatchMode):
+class _Ops(CountingMode):
     def __init__(self) -> None:
         super().__init__()
         self.counts: Counter[str] = Counter()
