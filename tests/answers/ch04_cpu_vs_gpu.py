@@ -197,6 +197,13 @@ def impossible_rows(table, peak_bandwidth, peak_flops):
 """,
         ),
         Wrong(
+            "peaks-swapped",
+            """
+def impossible_rows(table, peak_bandwidth, peak_flops):
+    return [i for i, (b, f, s) in enumerate(table) if s < max(b / peak_flops, f / peak_bandwidth)]
+""",
+        ),
+        Wrong(
             "possible-rows",
             """
 def impossible_rows(table, peak_bandwidth, peak_flops):
@@ -281,6 +288,21 @@ def lower_bound_seconds(flops, bytes_moved, operations, machine):
 """,
         ),
         Wrong(
+            "wrong-units",
+            """
+def lower_bound_seconds(flops, bytes_moved, operations, machine):
+    work = max(flops / machine["peak_flops"], bytes_moved / machine["peak_bandwidth"])
+    return 1e6 * max(work, operations * machine["seconds_per_operation"])
+""",
+        ),
+        Wrong(
+            "only-traffic",
+            """
+def lower_bound_seconds(flops, bytes_moved, operations, machine):
+    return bytes_moved / machine["peak_bandwidth"]
+""",
+        ),
+        Wrong(
             "smallest-limit",
             """
 def lower_bound_seconds(flops, bytes_moved, operations, machine):
@@ -289,7 +311,7 @@ def lower_bound_seconds(flops, bytes_moved, operations, machine):
 """,
         ),
         Wrong(
-            "upside-down",
+            "wrong-units",
             """
 def lower_bound_seconds(flops, bytes_moved, operations, machine):
     return max(machine["peak_flops"] / flops, machine["peak_bandwidth"] / bytes_moved,
@@ -491,6 +513,24 @@ def cost_per_million(seconds_per_batch, batch, price_per_hour, utilization=1.0):
 """,
         ),
         Wrong(
+            "last-batch-whole",
+            """
+def cost_per_million(seconds_per_batch, batch, price_per_hour, utilization=1.0):
+    if not 0 < utilization <= 1:
+        raise ValueError("utilization")
+    return 1_000_000 // batch * seconds_per_batch / 3600 * price_per_hour / utilization
+""",
+        ),
+        Wrong(
+            "full-use-refused",
+            """
+def cost_per_million(seconds_per_batch, batch, price_per_hour, utilization=1.0):
+    if not 0 < utilization < 1:
+        raise ValueError("utilization")
+    return 1e6 / batch * seconds_per_batch / 3600 * price_per_hour / utilization
+""",
+        ),
+        Wrong(
             "hours-rounded-up",
             """
 def cost_per_million(seconds_per_batch, batch, price_per_hour, utilization=1.0):
@@ -636,6 +676,17 @@ def plan_workers(cores, throughput):
     if not fitting:
         raise ValueError("nothing fits")
     return max(fitting, key=lambda plan: (plan[0] * throughput[plan], -plan[0], plan[1]))
+""",
+        ),
+        Wrong(
+            "pair-swapped",
+            """
+def plan_workers(cores, throughput):
+    fitting = [p for p in throughput if p[0] * p[1] <= cores]
+    if not fitting:
+        raise ValueError("nothing fits")
+    workers, threads = max(fitting, key=lambda plan: (plan[0] * throughput[plan], -plan[0], -plan[1]))
+    return threads, workers
 """,
         ),
         Wrong(

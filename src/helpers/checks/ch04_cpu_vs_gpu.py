@@ -89,6 +89,7 @@ IMPOSSIBLE = Exercise(
         "adds-the-limits": "You add the time for memory and the time for arithmetic. They overlap, so a row may be "
         "faster than their sum.",
         "smaller-limit": "A row is impossible as soon as it beats one of its limits; yours has to beat both.",
+        "peaks-swapped": "Check the units: bytes belong to the bandwidth, flops to the arithmetic peak.",
         "fastest-suspected": "You suspect the fastest row. A short time is possible for little work: put the time "
         "beside what had to be done in it.",
         "possible-rows": "These are the rows that are possible.",
@@ -108,6 +109,10 @@ def find_impossible(table: Table, bandwidth: float, peak: float, limit: Callable
     return [i for i, (nbytes, flops, seconds) in enumerate(table) if seconds < limit(nbytes / bandwidth, flops / peak)]
 
 
+def mimic_swapped_peaks(table: Table, bandwidth: float, peak: float) -> list[int]:
+    return find_impossible(table, peak, bandwidth)
+
+
 def mimic_fastest(table: Table, bandwidth: float, peak: float) -> list[int]:
     return [min(range(len(table)), key=lambda i: table[i][2])]
 
@@ -121,6 +126,7 @@ IMPOSSIBLE_MIMICS: Mimics = {
     "only-traffic": lambda *case: find_impossible(*case, limit=lambda traffic, compute: traffic),
     "adds-the-limits": lambda *case: find_impossible(*case, limit=lambda traffic, compute: traffic + compute),
     "smaller-limit": lambda *case: find_impossible(*case, limit=min),
+    "peaks-swapped": mimic_swapped_peaks,
     "fastest-suspected": mimic_fastest,
     "possible-rows": mimic_complement,
     "counted-from-1": lambda *case: [row + 1 for row in find_impossible(*case)],
@@ -215,7 +221,10 @@ BOUND = Exercise(
         "floor-on-top": "You add the floor to the larger of the other two. It overlaps with them as well: the largest "
         "of the three counts.",
         "smallest-limit": "You take the smallest limit. All three must be met, so which one decides?",
-        "upside-down": "Check the units: flops divided by flops per second gives seconds.",
+        "only-traffic": "You divide the bytes by the bandwidth and stop there. A large batch uses each weight many "
+        "times: what does it wait for?",
+        "wrong-units": "Check the units: flops over flops per second, bytes over bytes per second, and the answer in "
+        "seconds.",
     },
 )
 
@@ -235,14 +244,22 @@ def mimic_upside_down(flops: float, nbytes: float, operations: int, machine: dic
     return max(machine["peak_flops"] / flops, machine["peak_bandwidth"] / nbytes, floor)
 
 
+def mimic_swapped_amounts(flops: float, nbytes: float, operations: int, machine: dict) -> float:
+    return bound(nbytes, flops, operations, machine)
+
+
 BOUND_MIMICS: Mimics = {
     "only-compute": lambda *case: bound(*case, combine=lambda compute, traffic, floor: compute),
     "one-floor": mimic_one_floor,
     "no-floor": lambda *case: bound(*case, combine=lambda compute, traffic, floor: max(compute, traffic)),
+    "only-traffic": lambda *case: bound(*case, combine=lambda compute, traffic, floor: traffic),
     "adds-the-limits": lambda *case: bound(*case, combine=lambda *limits: sum(limits)),
     "floor-on-top": lambda *case: bound(*case, combine=lambda compute, traffic, floor: max(compute, traffic) + floor),
     "smallest-limit": lambda *case: bound(*case, combine=min),
-    "upside-down": mimic_upside_down,
+    "wrong-units/upside down": mimic_upside_down,
+    "wrong-units/swapped": mimic_swapped_amounts,
+    "wrong-units/microseconds": lambda *case: 1e6 * bound(*case),
+    "wrong-units/milliseconds": lambda *case: 1e3 * bound(*case),
 }
 
 
@@ -258,29 +275,26 @@ def draw_net(rng: torch.Generator, compute_s: float, traffic_s: float, floor_s: 
     return flops * draw(rng, 0.9, 1.1), nbytes * draw(rng, 0.9, 1.1), operations, machine
 
 
-def check_bound(session: Session, case: tuple, on: str, *misconceptions: str) -> None:
+def check_bound(session: Session, case: tuple, on: str) -> None:
     came = session.call("lower_bound_seconds", *case)
     expect_number(came, on)
-    judge(came, bound(*case), case, pick(BOUND_MIMICS, *misconceptions), on)
+    judge(came, bound(*case), case, BOUND_MIMICS, on)
 
 
 @BOUND.check("a large batch: arithmetic decides")
 def _(session, rng):
-    case = draw_net(rng, 20e-3, 6e-3, 100e-6)
-    check_bound(session, case, "much arithmetic", "upside-down", "adds-the-limits", "smallest-limit", "floor-on-top")
+    check_bound(session, draw_net(rng, 20e-3, 6e-3, 100e-6), "much arithmetic")
 
 
 @BOUND.check("one item through a wide net: reading the weights decides")
 def _(session, rng):
-    case = draw_net(rng, 60e-6, 800e-6, 30e-6)
-    told = ("only-compute", "upside-down", "adds-the-limits", "smallest-limit", "floor-on-top")
-    check_bound(session, case, "few flops for many bytes", *told)
+    check_bound(session, draw_net(rng, 60e-6, 800e-6, 30e-6), "few flops for many bytes")
 
 
 @BOUND.check("a small net of many operations: the floor decides")
 def _(session, rng):
     case = draw_net(rng, 0.3e-6, 0.6e-6, draw(rng, 80e-6, 300e-6))
-    check_bound(session, case, f"{case[2]} tiny operations", *BOUND_MIMICS)
+    check_bound(session, case, f"{case[2]} tiny operations")
 
 
 # --- 4.3 -------------------------------------------------------------------------------------------------
@@ -475,11 +489,13 @@ COST = Exercise(
         "then cost more.",
         "utilization-ignored": "Your price is the same however much the machine idles.",
         "per-batch": "This is the price of a million batches. How many items does one batch hold?",
-        "last-batch-whole": "You pay for a whole last batch. A partly filled one counts pro rata.",
+        "last-batch-whole": "You count in whole batches. A partly filled last one counts pro rata, neither whole nor "
+        "not at all.",
         "hours-rounded-up": "You pay for a whole last hour. A begun hour counts pro rata.",
         "wrong-hour": "The price is for one hour of 3,600 seconds. Yours is off by a factor of time units: for a day, "
         "a minute or a second?",
         "per-item": "This is the price of one item.",
+        "full-use-refused": "A machine that works all the time has a utilization of 1.0, and that is allowed.",
         "share-unchecked": "A utilization that is no share of the time (0, below 0, above 1) must raise a ValueError.",
         "nan-accepted": "A utilization of NaN gives a price, or another error than ValueError. Every comparison with "
         "NaN is false: is your condition asked so that false means refuse?",
@@ -501,6 +517,10 @@ def mimic_whole_batches(seconds: float, batch: int, per_hour: float, u: float = 
     return math.ceil(1e6 / batch) * seconds / 3600 * per_hour / u
 
 
+def mimic_dropped_batch(seconds: float, batch: int, per_hour: float, u: float = 1.0) -> float:
+    return 1_000_000 // batch * seconds / 3600 * per_hour / u
+
+
 def mimic_whole_hours(seconds: float, batch: int, per_hour: float, u: float = 1.0) -> float:
     return math.ceil(1e6 / batch * seconds / 3600 / u) * per_hour
 
@@ -510,6 +530,7 @@ COST_MIMICS: Mimics = {
     "per-item": lambda *case: price(*case) / 1e6,
     "hours-rounded-up": mimic_whole_hours,
     "last-batch-whole": mimic_whole_batches,
+    "last-batch-whole/dropped": mimic_dropped_batch,
 }
 UNIT_MIMICS: Mimics = {f"wrong-hour/{seconds}": mimic_unit(seconds) for seconds in (86_400, 60, 1, 3_600_000)}
 
@@ -531,6 +552,8 @@ def _(session, rng):
     except LearnerError as error:
         if error.is_a("TypeError") and "utilization" in error.text:
             raise Failed("default-missing", came=f"TypeError: {error.text}", on=on) from None
+        if error.is_a("ValueError"):
+            raise Failed("full-use-refused", came=f"ValueError: {error.text}", on=on) from None
         raise
     check_price(session, (*case, 1.0), f"batches of {batch}, utilization 1.0", mimics)
 
@@ -586,6 +609,7 @@ PLAN = Exercise(
         "leaves-a-core-idle": "A plan with exactly as many threads as cores fits.",
         "assumed-not-read": "This plan follows a rule of thumb (one worker with all threads, or one thread each) where "
         "the table says otherwise.",
+        "pair-swapped": "Workers come first in the pair, then threads, as in the table.",
         "smallest-total": "This is the plan with the smallest total.",
         "table-has-gaps": "Not every combination was measured: ask only for those in the table.",
         "tie-more-workers": "Two plans reach the same total; fewer workers win.",
@@ -620,6 +644,7 @@ PLAN_MIMICS: Mimics = {
     "threads-counted-twice": lambda *case: best_plan(*case, total=lambda w, t, each: w * t * each),
     "fills-every-core": lambda *case: best_plan(*case, fits=lambda w, t, cores: w * t == cores),
     "smallest-total": mimic_smallest,
+    "pair-swapped": lambda *case: best_plan(*case)[::-1],
 }
 
 
@@ -629,9 +654,12 @@ def make_plans(rng: torch.Generator) -> tuple[int, Plans]:
     every = [(w, t) for w in range(1, cores + 1) for t in range(1, cores + 1) if w * t <= 2 * cores]
     chosen = [every[i] for i in torch.randperm(len(every), generator=rng).tolist()[: draw_int(rng, 10, 16)]]
     chosen += [plan for plan in ((1, cores), (cores, 1)) if plan not in chosen]
-    luck = (0.4 + 1.2 * torch.rand(len(chosen), generator=rng, dtype=torch.float64)).tolist()
-    pairs = zip(chosen, luck, strict=True)
-    return cores, {(w, t): round(100 * by * min(t, 4) ** 0.6 / w**0.4, 1) for (w, t), by in pairs}
+    plans = {}
+    for workers, threads in chosen:
+        by_thumb = (workers, threads) in ((1, cores), (cores, 1))
+        luck = draw(rng, 0.2, 0.8) if by_thumb else draw(rng, 0.4, 1.6)
+        plans[workers, threads] = round(100 * luck * min(threads, 4) ** 0.6 / workers**0.4, 1)
+    return cores, plans
 
 
 def make_idle(rng: torch.Generator) -> tuple[int, Plans]:
