@@ -174,7 +174,7 @@ for bidirectional in (False, True):
 # The backward direction is wrong in padded batches as well: it *starts* in the padding.
 #
 # ## Buckets, and who pays for new shapes
-# Padding also costs: what share of the padded numbers is padding? A thousand lengths, log-normal as texts are, in
+# Padding also costs: what share of the padded numbers is padding? We draw 1,024 lengths, log-normal as texts are, for
 # batches of 16:
 
 # %%
@@ -279,12 +279,12 @@ with torch.inference_mode():
         print(f"           same values: {torch.allclose(loop(models, rows), mapped(models, rows)(), atol=1e-5)}")
 
 # %% tags=["nbval-ignore-output"]
-small, large = ensemble(64), ensemble(8, width=512)
-many_rows = torch.randn(128, 16)
+small, large = ensemble(64), ensemble(8, width=256)
+many_rows = torch.randn(64, 16)
 with torch.inference_mode():
     small_speed = compare({"loop": lambda: loop(small, rows), "vmap": mapped(small, rows)})
     large_speed = compare({"loop": lambda: loop(large, many_rows), "vmap": mapped(large, many_rows)})
-print("8 wide models, 128 rows:", large_speed.sentence("vmap"))
+print("8 wider models, 64 rows:", large_speed.sentence("vmap"))
 small_speed.show()
 
 # %% [markdown]
@@ -361,9 +361,26 @@ figures.line_chart(rates, series, "requests per second", "99th percentile of lat
 
 # %% [markdown]
 # Single calls end where their capacity ends: beyond it the queue grows for ever. Batches without a wait stay lowest at
-# every load drawn. What a wait does buy stands in the last column of the table: a less busy server. That pays where the
-# idle time is of use, to another model on the same machine or on the electricity bill, and where the latency target
-# leaves room. A batcher's delay is a setting for cost, not for speed.
+# every load drawn. Do our $t_0$ and $c$ decide that? Three other services with a wait of $t_0/2$, at three loads each,
+# in units of what single calls can carry:
+
+# %%
+for t0, c in [(10.0, 0.1), (5.0, 1.0), (1.0, 1.0)]:
+    relative = []
+    for load in (0.3, 1.0, 1.5):
+        rate = load * 1000 / (t0 + c)
+        waiting, prompt = (simulate(rate, 64, wait, 5_000, t0, c)[0].mean() for wait in (t0 / 2, 0.0))
+        relative.append(f"{waiting / prompt:.2f}")
+    print(f"t0 {t0:4}, c {c:4}: mean latency relative to no wait: {', '.join(relative)}")
+
+# %% [markdown]
+# The wait does not pay in any of them; as the load rises it matters less, because batches fill anyway. What a wait does
+# buy stands in the last column of the first table: a less busy server. That pays where the idle time is of use, to
+# another model on the same machine or on the electricity bill, and where the latency target leaves room. A batcher's
+# delay is a setting for cost, not for speed.
+#
+# A batch also shares its fate: one bad request raises for all. A batcher has to find the culprit and still answer its
+# neighbours; exercise 4 does.
 #
 # ## The same item in another batch
 # One linear layer, 64 rows: each row alone, and all together. Are the results equal?
@@ -479,10 +496,11 @@ else:
 # - `torch.func` and model ensembling: <https://docs.pytorch.org/tutorials/intermediate/ensembling.html>
 # - Numerical accuracy, "Batched computations or slice computations":
 #   <https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html>
-# - Triton's batcher, whose default is not to delay:
-#   <https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide/docs/user_guide/batcher.html>
-# - Reports behind this chapter: exllama PR#101 and litgpt PR#886 (a padded batch differs from single calls),
-#   transformers PR#46773 (the mask was skipped for a batch of one), pytorch#97111 (an encoder with padding).
+# - Triton's batcher, which by default does not delay:
+#   <https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide/docs/batcher.html>
+# - Reports behind this chapter: turboderp/exllama#101 and triton-inference-server/fastertransformer_backend#53 (a
+#   padded batch answers otherwise than single calls), huggingface/transformers#46773 (the mask was skipped for a batch
+#   of one), ggml-org/llama.cpp#4479 (other batch size, other rounding).
 
 # %% tags=["nbval-ignore-output"]
 from helpers import wrap_up

@@ -443,7 +443,11 @@ def batch_for(t0, c, fraction):
         ),
     ],
     "5.2": [
-        Wrong("mean-counts-padding", POOL_HEAD + "    return x.mean(1), top, last\n", "turboderp/exllama#101"),
+        Wrong(
+            "mean-counts-padding",
+            POOL_HEAD + "    return x.mean(1), top, last\n",
+            "turboderp/exllama#101, triton-inference-server/fastertransformer_backend#53",
+        ),
         Wrong(
             "one-item-skips-mask",
             POOL_HEAD
@@ -454,7 +458,7 @@ def batch_for(t0, c, fraction):
 """,
             "huggingface/transformers#46773",
         ),
-        Wrong("last-is-padding", POOL_HEAD + "    return mean, top, x[:, -1]\n", "Lightning-AI/litgpt#886"),
+        Wrong("last-is-padding", POOL_HEAD + "    return mean, top, x[:, -1]\n", "huggingface/transformers#30378"),
         Wrong(
             "mean-divides-by-longest",
             POOL_HEAD + "    return x.masked_fill(~valid, 0).mean(1), top, last\n",
