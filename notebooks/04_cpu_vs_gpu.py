@@ -280,8 +280,8 @@ for name, variables in {"as installed": {}, "OMP_WAIT_POLICY=PASSIVE": {"OMP_WAI
 # can turn microseconds into tens of milliseconds. `OMP_WAIT_POLICY=PASSIVE`, set before PyTorch starts, makes them
 # sleep.
 #
-# In a server, workers multiply. And the number that PyTorch takes by itself ignores a CPU quota: a container still
-# counts the cores of its host. These are the plans that fill eight cores:
+# In a server, workers multiply. The number that PyTorch takes by itself follows the CPU affinity, not a CPU quota: a
+# container limited by quota still counts the cores of its host. These are the plans that fill eight cores:
 
 # %%
 server_cores = 8
@@ -429,8 +429,8 @@ figures.line_chart(
 # alone is a batch of one.
 #
 # ## The bill
-# Machines are paid by the hour, idle or not. So the price of a million items depends on how much of the hour is used.
-# Prices are parameters with a date; replace them by those on your own bill.
+# Machines are paid by the hour, idle or not. So the price of a million items depends on the utilisation: the share of
+# the paid time in which the machine works. Prices are parameters with a date; replace them by those on your own bill.
 
 # %%
 PRICES = {"read": "May 2026", "CPU": 0.10, "GPU": 0.53}  # dollars an hour: a guess for one core, a list price for a T4
@@ -442,8 +442,9 @@ def cost_per_million(items_per_s: float, capacity: float, per_hour: float) -> fl
     return machines * per_hour * 1e6 / (3600 * items_per_s)
 
 
-for load in (10, 1000):
-    print(f"{load:4} items/s on a GPU that could do 100,000: {cost_per_million(load, 1e5, PRICES['GPU']):.2f} dollars")
+for load in (10, 1000, 100_000):
+    cost = cost_per_million(load, 1e5, PRICES["GPU"])
+    print(f"a GPU that could do 100,000 items/s, utilisation {load / 1e5:7.2%}: {cost:8.4f} dollars a million")
 
 # %% tags=["nbval-ignore-output"]
 asked = np.geomspace(10, 1e6, 41)
