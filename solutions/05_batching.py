@@ -106,9 +106,11 @@ check("5.3")
 # `predict` takes a list of items and gives a list of answers; it raises if an item is bad. Wrap it:
 #
 # - `MicroBatcher(predict, max_batch)`; `submit(item)` queues an item and gives a ticket (any value of your choice).
+#   Equal items, or one item submitted twice, are separate requests.
 # - `step()` serves at most one batch: as large as allowed, in the order of arrival, also if it is not full. It does
 #   nothing when the queue is empty, and it never raises. `predict` never sees more than `max_batch` items.
-# - `result(ticket)` gives the answer. Before there is one, or a second time, it raises `KeyError`.
+# - `result(ticket)` gives the answer, which may be anything, also `None`. Before there is one, or a second time, it
+#   raises `KeyError`.
 # - One bad item fails alone: its `result()` raises the error that `predict` raised for it, and its neighbours get
 #   their answers.
 
