@@ -204,6 +204,18 @@ def can_view(size, stride, new_size):
     wanted = itertools.product(*map(range, new_size))
     return all(places[0] + sum(i * s for i, s in zip(index, steps)) == place for index, place in zip(wanted, places))
 """,
+        "index tensors, reshaped and looked at": """
+def can_view(size, stride, new_size):
+    if math.prod(size) != math.prod(new_size):
+        return False
+    if math.prod(size) == 0:
+        return True
+    places = torch.zeros((), dtype=torch.int64)
+    for n, s in zip(size, stride):
+        places = places[..., None] + s * torch.arange(n)
+    places = places.reshape(new_size)
+    return all(len(places.diff(dim=d).unique()) <= 1 for d in range(places.dim()))
+""",
         "torch's own algorithm, from the back": """
 def can_view(size, stride, new_size):
     if math.prod(size) != math.prod(new_size):
@@ -380,6 +392,14 @@ def to_channels_first(images):
             CHANNELS
             + SPLIT
             + "def merge_heads(x):\n    return torch.tensor(np.concatenate(list(x.numpy().swapaxes(0, 1)), -1))\n",
+        ),
+        Wrong(
+            "batch-of-one-lost",
+            CHANNELS + SPLIT + "def merge_heads(x):\n    return x.transpose(1, 2).squeeze(0).flatten(-2)\n",
+        ),
+        Wrong(
+            "graph-cut",
+            "@torch.no_grad()\ndef to_channels_first(images):\n    return images.permute(0, 3, 1, 2)\n" + SPLIT + MERGE,
         ),
         Wrong(
             "input-changed",
@@ -646,6 +666,16 @@ def can_view(size, stride, new_size):
     places = sum((n - 1) * s for n, s in zip(size, stride)) + 1 if 0 not in size else 1
     x = torch.arange(places).as_strided(size, stride)
     return math.prod(size) == math.prod(new_size) and x.reshape(new_size).data_ptr() == x.data_ptr()
+""",
+        ),
+        Wrong(
+            "another-number",
+            CHUNKS
+            + """
+def can_view(size, stride, new_size):
+    if len(size) == 0:
+        return True
+    return math.prod(size) == math.prod(new_size) and (0 in size or fits(joined(size, stride), new_size))
 """,
         ),
         Wrong(
