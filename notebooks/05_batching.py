@@ -102,8 +102,8 @@ conv_throughput, conv_t0, conv_c = fit(conv_calls, conv_sizes)
 figures.throughput_curve(conv_sizes, conv_throughput, (conv_t0, conv_c), unit="images per ms")
 
 # %% [markdown]
-# Both curves flatten. The MLP's does so late, because an item adds little to what a call costs anyway; the convolutions
-# are near their limit from the start. Bigger batches beyond the bend buy latency and memory, not throughput.
+# Both curves flatten. The MLP's does so late, because each item adds little to the fixed cost; the convolutions are near
+# their limit from the start. Beyond the bend, bigger batches cost latency and memory and bring hardly any throughput.
 #
 # How far up is a given batch? It reaches $b / (b + t_0/c)$ of the limit. For a call with $t_0 = 8c$:
 
@@ -243,12 +243,13 @@ print(f"{'exact length':14} dynamic: {serve(policies['exact length'], dynamic=No
 logging.disable(logging.NOTSET)
 
 # %% [markdown]
-# Static shapes with exact lengths run into the limit, and most calls run eager in silence. Few buckets keep every call
-# compiled and cost padding. Dynamic shapes need no buckets; what is keyed by shape below the compiler still does.
+# Static shapes with exact lengths run into the recompile limit, and most calls run eager in silence. Few buckets keep
+# every call compiled and cost padding. Dynamic shapes need no buckets; what is keyed by shape below the compiler still does.
 #
 # ## Batching models
-# The formula does not care what is batched. An ensemble of small models pays $t_0$ for each model; `vmap` maps one
-# model's function over stacked weights:
+# The formula does not care what is batched. An ensemble of small models pays $t_0$ for each model. Three functions share
+# it: `stack_module_state` stacks the weights of all models, `functional_call` runs a net with weights that are not its
+# own, and `vmap` maps that over the stack.
 
 # %%
 from torch.func import functional_call, stack_module_state, vmap
