@@ -312,7 +312,8 @@ fixed, varied = (
         {
             "default": lambda images=images: run_stream(images, default),
             "tuned": lambda images=images: run_stream(images, Tuner(few)),
-        }
+        },
+        budget_s=2 * settings.budget(),
     )
     for images in (streams["fixed"], streams["all different"])
 )
@@ -375,7 +376,8 @@ compare(
         "default": lambda: run_stream(images, default),
         "tuned, steps of 8": lambda: run_bucketed_stream(8),
         "tuned, steps of 16": lambda: run_bucketed_stream(16),
-    }
+    },
+    budget_s=2 * settings.budget(),
 ).show()
 
 # %% [markdown]
