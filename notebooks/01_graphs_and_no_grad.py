@@ -68,7 +68,7 @@ from helpers import figures
 figures.draw_graph(model(images), model)
 
 # %% [markdown]
-# Each `AccumulateGrad` leaf is a parameter. The input has no leaf: nobody asked for its gradient. The article says the
+# Each box at the end of a branch is a parameter. The input has none: nobody asked for its gradient. The article says the
 # graph links every variable; we test three.
 
 # %%
@@ -331,7 +331,7 @@ else:
 #   padding differently.
 #
 # ## Exercises
-# Five exercises wait in `01_graphs_and_no_grad_exercises.ipynb`, next to your copy of this chapter: the six modes, an
+# Five exercises wait in `01_exercises.ipynb`, next to your copy of this chapter: the six modes, an
 # evaluation that leaves no trace, features worth keeping, a cache for both modes, and an async server.
 #
 # ## Sources

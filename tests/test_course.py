@@ -102,7 +102,7 @@ def test_start_makes_copies_without_outputs_or_pairing(tiny):
     made = copies(tiny)
     assert made == {
         "01_graphs_and_no_grad.ipynb": "made",
-        "01_graphs_and_no_grad_exercises.ipynb": "made",
+        "01_exercises.ipynb": "made",
     }
     for path in (tiny / "work").glob("*.ipynb"):
         notebook = json.loads(path.read_text())

@@ -327,7 +327,7 @@ def start(target: Path | None = None, folder: Path | None = None) -> Iterator[tu
     shipped_path = target / ".shipped.json"
     shipped = _read_json(shipped_path)
     for entry in CHAPTERS:
-        for kind, name in (("notebooks", entry.slug), ("exercises", f"{entry.slug}_exercises")):
+        for kind, name in (("notebooks", entry.slug), ("exercises", f"{entry.number:02d}_exercises")):
             source = folder / kind / f"{entry.slug}.ipynb"
             if not source.exists():
                 continue

@@ -109,7 +109,7 @@ _GAPS = {
         "LSTM and GRU": "raise NotImplementedError, RNN works",
         "pin_memory()": "raises NotImplementedError",
         "autocast": "raises AssertionError",
-        "waiting": "is never needed, and torch.accelerator.synchronize() raises RuntimeError on some torch versions",
+        "waiting": "is never needed: torch.accelerator.synchronize() returns at once",
         "memory statistics": "are missing",
         "data_ptr()": "is 0; untyped_storage().data_ptr() tells memories apart",
         "sparse tensors": "lose their layout, and their products raise RuntimeError",

@@ -67,7 +67,9 @@ def show(result: Shown) -> None:
 
 
 def show_picture(png: bytes, alt: str, table: tuple[Sequence[str], Sequence[Sequence[object]]] | None = None) -> None:
-    """Display a picture with its alternative text, and the table of the same data below it, folded.
+    """Display a picture with its alternative text, and below it, folded, that text and the data as a table.
+
+    JupyterLab drops the alternative text of a PNG (the site does not), so it is also there to be read.
 
     Args:
         png: the picture.
@@ -89,8 +91,7 @@ def show_picture(png: bytes, alt: str, table: tuple[Sequence[str], Sequence[Sequ
         FIGURE_MIME: {"alt": alt, "columns": list(columns), "rows": cells},
     }
     display(bundle, metadata={"image/png": {"alt": alt}}, raw=True)
-    if table:
-        display(HTML(_details(columns, cells)))
+    display(HTML(_details(alt, columns, cells)))
 
 
 @contextlib.contextmanager
@@ -119,10 +120,8 @@ def _cell(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _details(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _details(alt: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{html.escape(str(column))}</th>" for column in columns)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(value)}</td>" for value in row) + "</tr>" for row in rows)
-    return (
-        "<details><summary>The same data as a table</summary>"
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></details>"
-    )
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if columns else ""
+    return f"<details><summary>The picture in words and numbers</summary><p>{html.escape(alt)}</p>{table}</details>"

@@ -311,13 +311,26 @@ class Report(Shown):
 
     def to_html(self) -> str:
         escape, colour = html.escape, _STATE_COLOURS[self.state]
-        head, _, rest = self.to_text().partition("\n")
-        return (
-            f'<div class="pitfalls-check pitfalls-{self.state.replace(" ", "-")}" '
-            f'style="border-left:4px solid {colour};padding:.3em .9em">'
-            f'<div style="color:{colour};font-weight:600">{escape(head)}</div>'
-            f'<div style="white-space:pre-wrap">{escape(rest)}</div></div>'
-        )
+        parts = [
+            f'<div style="color:{colour};font-weight:600">'
+            f"{_SYMBOLS[self.state]} Exercise {self.exercise.id}: {self.state}</div>"
+        ]
+        if self.state == NOT_ATTEMPTED:
+            parts.append(f"<p>Write {escape(' and '.join(self.exercise.names))}, then run this cell again.</p>")
+        else:
+            rungs = "".join(f"<li>{_SYMBOLS[rung.state]} {escape(rung.name)}</li>" for rung in self.rungs)
+            parts.append(f'<ul style="list-style:none;margin:.3em 0;padding-left:.5em">{rungs}</ul>')
+        if self.state == FAILED:
+            message = escape(self.stopped_at.message).replace("\n", "<br>")
+            parts.append(f"<p>{message}</p>")
+            if self.output.strip():
+                parts.append(f"<p>Your code printed:</p><pre>{escape(self.output.strip()[:500])}</pre>")
+            parts.append(f'<p>Stuck? <code>hint("{self.exercise.id}")</code></p>')
+        if self.state == PASSED:
+            parts.append(f"<p>{escape(self.exercise.remark)}</p>")
+        style = f"border-left:4px solid {colour};padding:.3em .9em"
+        name = self.state.replace(" ", "-")
+        return f'<div class="pitfalls-check pitfalls-{name}" style="{style}">{"".join(parts)}</div>'
 
     def to_data(self) -> dict:
         return {
@@ -420,13 +433,18 @@ def hint(exercise_id: str) -> None:
     record = _read_record(exercise.id)
     if record["state"] == PASSED:
         for number, text in enumerate(exercise.hints, 1):
-            print(f"Hint {number}: {text}")
-        print(f"Why: {exercise.remark}")
+            print(_wrapped(f"Hint {number}: {text}"))
+        print(_wrapped(f"Why: {exercise.remark}"))
         return
     record["hints"] = min(record["hints"] + 1, len(exercise.hints))
     _write_record(exercise.id, record)
     shown = record["hints"]
-    print(f"Hint {shown} of {len(exercise.hints)}: {exercise.hints[shown - 1]}")
+    print(_wrapped(f"Hint {shown} of {len(exercise.hints)}: {exercise.hints[shown - 1]}"))
+
+
+def _wrapped(text: str) -> str:
+    """Break lines between words; a notebook's text output breaks them anywhere."""
+    return textwrap.fill(text, 88, break_long_words=False, break_on_hyphens=False)
 
 
 def solution(exercise_id: str) -> None:

@@ -48,7 +48,7 @@ def test_chapter_1_runs_and_shows_its_claims(browser, server, tmp_path):
 
 def test_exercise_1_2_teaches(browser, server, tmp_path):
     """Blank, a wrong answer, a hint, a right answer: each gets the reply it deserves."""
-    notebook = lab.LabNotebook.open(browser, server, f"{CHAPTER.slug}_exercises.ipynb")
+    notebook = lab.LabNotebook.open(browser, server, f"{CHAPTER.number:02d}_exercises.ipynb")
     notebook.run(notebook.find("import torch"))
     answer, asking = notebook.find("def evaluate("), notebook.find('check("1.2")')
     reply = notebook.output(asking)

@@ -210,14 +210,16 @@ def _(session, rng):
 @EVALUATE.check("records no graph")
 def _(session, rng):
     result = session.probe(run_evaluate, draw_int(rng, 0, 10**6), [3, 2], True, False)
-    expect(not result["out"].requires_grad, "graph-recorded", on="two batches")
-    expect(not result["recorded"], "detach-at-the-end", on="two batches")
+    facts = {"expected": "no graph", "on": "two batches"}
+    expect(not result["out"].requires_grad, "graph-recorded", came="an output with a grad_fn", **facts)
+    expect(not result["recorded"], "detach-at-the-end", came="tensors saved for a backward pass", **facts)
 
 
 @EVALUATE.check("leaves parameters and statistics as they were")
 def _(session, rng):
     result = session.probe(run_evaluate, draw_int(rng, 0, 10**6), [3, 2], True, False)
-    expect(result["state kept"], "state-changed", on="two batches")
+    facts = {"expected": "the same parameters and buffers", "came": "others"}
+    expect(result["state kept"], "state-changed", on="two batches", **facts)
 
 
 @EVALUATE.check("gives every submodule its own mode back")
@@ -339,7 +341,8 @@ def _(session, rng):
 @COLLECT.check("keeps no graph")
 def _(session, rng):
     result = session.probe(run_collect, draw_int(rng, 0, 10**6), [4, 3], False)
-    expect(not result["graph"], "graph-kept", on="batches of 4 and 3 rows")
+    facts = {"expected": "no graph", "came": "a tensor with a grad_fn"}
+    expect(not result["graph"], "graph-kept", on="batches of 4 and 3 rows", **facts)
 
 
 @COLLECT.check("keeps no memory but the returned numbers")
@@ -619,7 +622,8 @@ def _(session, rng):
 @SERVE.check("records no graph")
 def _(session, rng):
     result = session.probe(run_serve, draw_int(rng, 0, 10**6), [2, 3, 1], True, 1)
-    expect(not result["graph"], "graph-recorded", on="three requests")
+    facts = {"expected": "no graph", "came": "a tensor with a grad_fn"}
+    expect(not result["graph"], "graph-recorded", on="three requests", **facts)
 
 
 @SERVE.check("leaves every other task's grad mode alone while it waits")
