@@ -61,6 +61,13 @@ def test_views_and_strange_strides_cross_by_value():
         assert torch.equal(decode(encode(view)), view.resolve_conj())
 
 
+def test_numpy_numbers_cross_as_python_s():
+    import numpy as np
+
+    came = decode(encode([np.float64(1.5), np.float32(0.5), np.int64(3), np.uint8(4), np.bool_(True)]))
+    assert came == [1.5, 0.5, 3, 4, True] and [type(v) for v in came] == [float, float, int, int, bool]
+
+
 def test_requires_grad_crosses_and_the_graph_stays():
     weight = torch.ones(2, requires_grad=True)
     came = decode(encode([weight, weight * 2, torch.nn.Parameter(torch.ones(1))]))

@@ -32,6 +32,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from . import state
@@ -41,6 +42,9 @@ MAX_DEPTH = 32
 MAX_OUTPUT = 64 << 10
 MAX_TEXT = 2000
 BLANK_MARK = "is yours to write"
+_NUMPY_NUMBERS = {np.bool_, np.float16, np.float32, np.float64} | {
+    np.dtype(f"{sign}int{bits}").type for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
 SKIPPED_CALLS = {"check", "hint", "solution", "progress"}
 
 
@@ -73,7 +77,7 @@ class LearnerError(Exception):
 def encode(value: object) -> bytes:
     """Pack plain data and tensors into one frame.
 
-    Accepted: None, bool, int, float, str, torch.dtype, and tensors of class Tensor or Parameter, in lists, tuples
+    Accepted: None, bool, int, float, str, NumPy's numbers, torch.dtype, and tensors of class Tensor or Parameter, in lists, tuples
     and dicts. A tensor crosses as values, shape, dtype and requires_grad; its graph, strides and device stay
     behind.
 
@@ -117,6 +121,8 @@ def _to_json(value: object, blobs: list[bytes], depth: int) -> object:
         return value if abs(value) < 1 << 63 else {"int": str(value)}
     if kind is float:
         return {"float": repr(value)}
+    if kind in _NUMPY_NUMBERS:  # what np.max and friends give
+        return _to_json(value.item(), blobs, depth)
     if kind is torch.dtype:
         return {"dtype": str(value).removeprefix("torch.")}
     if kind in (list, tuple, torch.Size):
