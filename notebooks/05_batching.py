@@ -102,8 +102,9 @@ conv_throughput, conv_t0, conv_c = fit(conv_calls, conv_sizes)
 figures.throughput_curve(conv_sizes, conv_throughput, (conv_t0, conv_c), unit="images per ms")
 
 # %% [markdown]
-# Both curves flatten. The MLP's does so late, because each item adds little to the fixed cost; the convolutions are near
-# their limit from the start. Beyond the bend, bigger batches cost latency and memory and bring hardly any throughput.
+# Both curves flatten. The MLP's does so late, because each item adds little to the fixed cost; the convolutions are
+# near their limit from the start. Beyond the bend, bigger batches cost latency and memory and bring hardly any
+# throughput.
 #
 # How far up is a given batch? It reaches $b / (b + t_0/c)$ of the limit. For a call with $t_0 = 8c$:
 
@@ -244,11 +245,12 @@ logging.disable(logging.NOTSET)
 
 # %% [markdown]
 # Static shapes with exact lengths run into the recompile limit, and most calls run eager in silence. Few buckets keep
-# every call compiled and cost padding. Dynamic shapes need no buckets; what is keyed by shape below the compiler still does.
+# every call compiled and cost padding. Dynamic shapes need no buckets; what is keyed by shape below the compiler still
+# does.
 #
 # ## Batching models
-# The formula does not care what is batched. An ensemble of small models pays $t_0$ for each model. Three functions share
-# it: `stack_module_state` stacks the weights of all models, `functional_call` runs a net with weights that are not its
+# The formula does not care what is batched. An ensemble of small models pays $t_0$ for each model. Three functions
+# share it: `stack_module_state` stacks the weights of all models, `functional_call` runs a net with weights that are not its
 # own, and `vmap` maps that over the stack.
 
 # %%
