@@ -99,7 +99,8 @@ import logging
 
 from helpers import evidence
 
-logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # its notes carry a process id; we count instead
+for name in ("torch._dynamo", "torch._guards"):
+    logging.getLogger(name).setLevel(logging.CRITICAL)  # we count instead of reading its notes
 
 
 def count_graphs(function) -> tuple[int, bool]:
@@ -406,8 +407,9 @@ claim("3.1").judge(
 
 # %% [markdown]
 # ## What professionals still get wrong
-# **The deprecation is invisible.** It is a `DeprecationWarning` raised for PyTorch's own file, which Python hides
-# unless asked. With Python's default filters:
+# **A warning that nobody sees.** Up to torch 2.13 TorchScript announces its end by a `DeprecationWarning` raised inside
+# PyTorch, a kind that Python hides outside of tests; 2.14 made it a `FutureWarning`, which is shown. With Python's
+# default filters:
 
 # %%
 with warnings.catch_warnings(record=True) as told:
@@ -494,8 +496,9 @@ print(f"2 calls, {backend.compiles} compilations")
 # ## Sources
 # - TorchScript: <https://docs.pytorch.org/docs/stable/jit.html>; `torch.compile`, programming model:
 #   <https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/compile/programming_model.html>
-# - Dynamic shapes: <https://docs.pytorch.org/docs/stable/torch.compiler_dynamic_shapes.html>; `torch.export`:
-#   <https://docs.pytorch.org/docs/stable/export.html>
+# - Dynamic shapes:
+#   <https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/torch.compiler_dynamic_shapes.html>; `torch.export`:
+#   <https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/export.html>
 # - Reports behind this chapter: pytorch#22485 and pytorch#59530 (frozen branches and loops), pytorch#128319 (a counter
 #   recompiles), NVIDIA/TensorRT-LLM#6142 (limit hit, silently eager), pytorch#133653 (example of one row),
 #   pytorch#190286 (dispatch modes).
