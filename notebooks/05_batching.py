@@ -250,8 +250,8 @@ logging.disable(logging.NOTSET)
 #
 # ## Batching models
 # The formula does not care what is batched. An ensemble of small models pays $t_0$ for each model. Three functions
-# share it: `stack_module_state` stacks the weights of all models, `functional_call` runs a net with weights that are not
-# its own, and `vmap` maps that over the stack.
+# share it: `stack_module_state` stacks the weights of all models, `functional_call` runs a net with weights not its
+# own, and `vmap` maps that over the stack.
 
 # %%
 from torch.func import functional_call, stack_module_state, vmap
