@@ -77,7 +77,8 @@ class LearnerError(Exception):
 def encode(value: object) -> bytes:
     """Pack plain data and tensors into one frame.
 
-    Accepted: None, bool, int, float, str, NumPy's numbers, torch.dtype, and tensors of class Tensor or Parameter, in lists, tuples
+    Accepted: None, bool, int, float, str, NumPy's numbers, torch.dtype, and tensors of class Tensor or Parameter, in
+    lists, tuples
     and dicts. A tensor crosses as values, shape, dtype and requires_grad; its graph, strides and device stay
     behind.
 
