@@ -195,7 +195,7 @@ guess.reveal("nan" if math.isnan(grad) else "0" if grad == 0 else "about 1")
 # From the logit, nothing is lost. For target 0 the loss is $\ln(1 + e^z)$, for target 1 it is $\ln(1 + e^{-z})$, and
 # `F.softplus` computes $\ln(1 + e^x)$ without ever forming a large $e^x$. A soft target takes a share of each.
 #
-# How soon this happens depends on the dtype:
+# How soon the sigmoid becomes 1 depends on the dtype:
 
 # %%
 halves = [torch.bfloat16, torch.float16]
@@ -301,8 +301,9 @@ print("mean of batch means is the mean:", same(batch_means.mean(), whole))
 print("weighted by batch size it is:   ", same(batch_means @ torch.tensor([3.0, 1.0]) / 4, whole))
 
 # %% [markdown]
-# One batch without a valid label makes the mean NaN, and one optimizer step later the model is NaN. A last batch that
-# is shorter gets more say than its share. Sum, count, and divide once.
+# One batch without a valid label makes the mean NaN, and one optimizer step later the model is NaN. A guard has to give
+# a zero that is still attached to the outputs, or `backward()` raises instead. A last batch that is shorter gets more
+# say than its share. Sum, count, and divide once.
 #
 # ## What professionals still get wrong
 # **The class axis.** `cross_entropy` expects classes on dimension 1. A sequence model gives (batch, time, classes).
@@ -328,9 +329,7 @@ print("with 4 steps and 4 classes it runs, and equals the right loss:", same(sil
 def learns(units: int) -> bool:
     """True if cross entropy sends any gradient to a layer with so many output units."""
     outputs = torch.linspace(-1, 1, 6 * units).reshape(6, units).requires_grad_()
-    targets = torch.ones(6, units) / units
-    targets[::2] = F.one_hot(torch.tensor(units - 1), units).float()
-    F.cross_entropy(outputs, targets).backward()
+    F.cross_entropy(outputs, torch.full((6, units), 1 / units)).backward()
     return bool(outputs.grad.abs().max() > 1e-6)
 
 

@@ -416,6 +416,21 @@ def stable_bce(logits, target):
             "the article: BCELoss is the summed cross entropy",
         ),
         Wrong(
+            "sign",
+            """
+def stable_bce(logits, target):
+    return (target * F.logsigmoid(logits) + (1 - target) * F.logsigmoid(-logits)).mean()
+""",
+        ),
+        Wrong(
+            "library-loss",
+            """
+def stable_bce(logits, target):
+    two = torch.stack([torch.zeros_like(logits), logits], dim=-1).reshape(-1, 2)
+    return F.cross_entropy(two, torch.stack([1 - target, target], dim=-1).reshape(-1, 2))
+""",
+        ),
+        Wrong(
             "not-reduced",
             """
 def stable_bce(logits, target):

@@ -312,6 +312,7 @@ STABLE = Exercise(
         "library-loss": "By hand, please: your code calls a loss of the library. softplus, logsigmoid, logaddexp and "
         "log_softmax are no losses, and enough.",
         "summed": "This is the sum. The mean does not grow with the batch.",
+        "sign": "The sign is the other way round: a loss is never negative. Where does the minus of -log(p) go?",
         "not-reduced": "One number an element came back. Take the mean.",
         "hard-targets-only": "Targets of 0 and 1 are right, soft ones are not: a soft target belongs to both classes "
         "in part.",
@@ -338,7 +339,7 @@ class _LossCalls(TorchFunctionMode):
         self.names: set[str] = set()
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        name = getattr(func, "__name__", "")
+        name = str(getattr(func, "__name__", "")).split(".")[0]
         if _is_loss(name):
             self.names.add(name)
         return func(*args, **(kwargs or {}))
@@ -403,6 +404,8 @@ def _(session, rng):
             expect(tuple(came.shape) != shape, "not-reduced", expected=(), came=tuple(came.shape), on=on)
             total = came.numel() == 1 and math.isclose(float(came.detach()), float(each.sum()), rel_tol=1e-4)
             expect(not total, "summed", expected=expected, came=came, on=on)
+            mirrored = came.numel() == 1 and math.isclose(float(came.detach()), -float(expected), rel_tol=1e-4)
+            expect(not mirrored, "sign", expected=expected, came=came, on=on)
         expect_close(came, expected, on, "hard-targets-only" if soft else None)
 
 
@@ -512,6 +515,7 @@ def _(session, rng):
     for classes in (2, 10, draw_int(rng, 11, 2000), 4):
         came = session.call("best_possible_loss", classes)
         expected, on = math.log(math.e + classes - 1) - 1, f"{classes} classes"
+        came = float(came.detach()) if isinstance(came, torch.Tensor) and came.dim() == 0 else came
         number = float(came) if isinstance(came, (int, float)) and abs(came) < 1e300 else math.nan
         expect(not math.isnan(number), message="This should be a finite number.", came=came, on=on)
         kind = None
