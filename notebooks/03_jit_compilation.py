@@ -155,10 +155,10 @@ for name, (count, right) in graphs.items():
     print(f"{name:15} graphs: {count}, results right: {right}")
 
 # %% [markdown]
-# A length is known while the compiler watches, a value is not. `torch.where` computes both sides and chooses, also in the
-# backward pass: an unused side without a value, such as the root of a negative number, makes the gradient NaN.
-# `torch.cond` puts both branches into the graph and runs one. Breaks make no noise, so ask for it: with `fullgraph=True`
-# a break is an error.
+# A length is known while the compiler watches, a value is not. `torch.where` computes both sides and chooses, also in
+# the backward pass: an unused side without a value, such as the root of a negative number, makes the gradient NaN.
+# `torch.cond` puts both branches into the graph and runs one. Breaks make no noise, so ask for it: with
+# `fullgraph=True` a break is an error.
 
 # %% tags=["nbval-ignore-output"]
 from helpers import expected_error
@@ -421,8 +421,8 @@ with warnings.catch_warnings(record=True) as told:
 print("shown by default:", len(told))
 
 # %% [markdown]
-# **A Python number on a module is a constant.** The compiler guards it, so a counter or a schedule in `forward` asks for
-# a new graph at its next value. A tensor is data and may change. Exercise 4 wants the cure.
+# **A Python number on a module is a constant.** The compiler guards it, so a counter or a schedule in `forward` asks
+# for a new graph at its next value. A tensor is data and may change. Exercise 4 wants the cure.
 
 
 # %%
