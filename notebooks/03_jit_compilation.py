@@ -311,12 +311,8 @@ print(f"{steps} passes over {evidence.storage_bytes(signal):,} bytes; fused: one
 # the verdict below counts only what ran here.
 
 # %% tags=["nbval-ignore-output"]
-from helpers import settings, untested
+from helpers import recordings, settings, untested
 from helpers.machine import cxx_compiler
-
-RECORDED = """polynomial, a million numbers: 12x faster than eager (11-13)
-small net, one row: 1.46x slower than eager (1.45-1.47)
-   recorded with torch 2.13.0 on an Intel Xeon with AVX-512, 1 thread, 2026-11-30"""
 
 
 def machine_code(function, x) -> object:
@@ -332,11 +328,15 @@ reason = "inductor=True was not asked for" if not inductor else "a fast run" if 
 reason = reason or ("" if cxx_compiler() else "no C++ compiler here")
 fused = {}
 if reason:
-    print(f"Not run here ({reason}).\n{RECORDED}")
+    print(f"Not run here ({reason}).")
+    for recording in recordings.load("inductor", machine_code):
+        print(recording.describe(), *recording.result, sep="\n   ")
 else:
     fused = {"polynomial": machine_code(polynomial, signal), "small net": machine_code(small, row)}
-    for name, speed in fused.items():
-        print(f"{name}: {speed.sentence('compiled')}, first call not counted")
+    results = [f"{name}: {speed.sentence('compiled')}, first call not counted" for name, speed in fused.items()]
+    print(*results, sep="\n")
+    if settings.record:
+        recordings.save("inductor", machine_code, results)
 
 # %% tags=["nbval-ignore-output"]
 little = {"script, small net": small_speed.same("script"), "guards, small net": small_speed.same("guards only")}

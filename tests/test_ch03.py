@@ -83,3 +83,18 @@ def test_nothing_generates_machine_code_unless_asked():
     assert len(compiles) >= 8
     for call in compiles:
         assert "backend" in {keyword.arg for keyword in call.keywords}, ast.unparse(call)
+
+
+def test_the_recorded_run_belongs_to_the_cell_that_shows_it():
+    """Once `machine_code` changes, record again: run the chapter with inductor=True and record=True."""
+    import hashlib
+    import json
+
+    text = CHAPTER.read_text(encoding="utf-8")
+    (function,) = (
+        node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef) and node.name == "machine_code"
+    )
+    source = ast.get_source_segment(text, function).strip()
+    files = (CHAPTER.parents[1] / "recordings").glob("*.json")
+    found = [entries["inductor"] for entries in map(json.loads, (f.read_text() for f in files)) if "inductor" in entries]
+    assert found and {entry["source"] for entry in found} == {hashlib.sha256(source.encode()).hexdigest()[:16]}

@@ -122,7 +122,7 @@ def readiness(entry: Chapter) -> Readiness:
         level = STAND_IN if device.kind != "none" else RECORDED
         notes.append(device.reason)
     elif "cuda" not in accelerators:
-        notes.append("no CUDA device: the cells that need one say so")
+        notes.append("no CUDA device: a cell that needs one says so")
     if entry.compiler and machine.cxx_compiler() is None:
         notes.append("no C++ compiler: cells that generate machine code are skipped (install g++ or clang)")
     if machine.memory_limit() < _MEMORY_NEEDED:
