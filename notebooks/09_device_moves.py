@@ -270,8 +270,8 @@ for name, mix in mixtures.items():
 
 # %% [markdown]
 # A zero-dim CPU tensor passes as a number. Indices of a device tensor pass, and are copied over at each use. The error
-# texts differ: a convolution speaks of input and weight *types*, newer releases name the argument left behind, older
-# ones both devices. Search for "same device", not for the sentence.
+# texts differ: newer releases name the argument left behind, older ones both devices. Search for "same device", not for
+# the sentence; a convolution alone says that input and weight types "should be the same".
 #
 # ## Crossings and waits
 # Each copy between the memories costs a trip. Each number that Python reads makes the CPU wait until the device has
@@ -323,7 +323,7 @@ if second:
     guess.reveal(str(counts["chatty"].syncs))
 
 # %% [markdown]
-# Sums kept on the device wait once, at the end. Which calls wait? Not only those that read a number.
+# Sums kept on the device wait at the end only. Which calls wait? Not only those that read a number.
 
 # %%
 mask = x > 0

@@ -292,6 +292,22 @@ class Tower(nn.Module):
             "the article; refused in unit8co/darts#3052",
         ),
         Wrong(
+            "scale-not-saved",
+            """
+class Tower(nn.Module):
+    def __init__(self, width=8, depth=2):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(width, width), nn.Dropout(0.5)) for _ in range(depth))
+        self.heads = nn.ModuleDict({"a": nn.Linear(width, 3), "b": nn.Linear(width, 2)})
+        self.register_buffer("scale", torch.full((width,), 0.5), persistent=False)
+
+    def forward(self, x, head):
+        for block in self.blocks:
+            x = torch.relu(block(x))
+        return self.heads[head]((x * self.scale).cumsum(1))
+""",
+        ),
+        Wrong(
             "scale-is-parameter",
             """
 class Tower(nn.Module):
@@ -957,6 +973,28 @@ def hidden_tensors(module):
         for name, value in vars(child).items():
             if name not in ("_parameters", "_buffers", "_modules"):
                 look(value, f"{path}.{name}".lstrip("."))
+    return found
+""",
+        ),
+        Wrong(
+            "other-names",
+            """
+def hidden_tensors(module):
+    copied, seen, found = copy.deepcopy(module).to("meta"), set(), []
+
+    def look(value, path):
+        if id(value) in seen:
+            return
+        seen.add(id(value))
+        if isinstance(value, torch.Tensor):
+            if value.device.type != "meta":
+                found.append(".".join(path))
+        elif isinstance(value, (nn.Module, dict, list, tuple)):
+            items = vars(value) if isinstance(value, nn.Module) else value
+            for key, item in items.items() if isinstance(items, dict) else enumerate(items):
+                look(item, [*path, str(key)])
+
+    look(copied, [])
     return found
 """,
         ),

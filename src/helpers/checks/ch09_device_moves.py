@@ -81,6 +81,8 @@ TOWER = Exercise(
         "nobody, so nothing moves, converts or saves it.",
         "overridden-instead-of-registered": "You move the parts by overriding a method of the tower. A parent does not "
         "call its children's to() or cuda(), and parameters(), state_dict() and eval() still see nothing.",
+        "scale-not-saved": "`scale` is a buffer that stays out of state_dict(), and the stated keys hold it. Not every "
+        "constant can be made again when a checkpoint is loaded.",
         "scale-is-parameter": "`scale` is among the parameters, so an optimizer may train it and weight decay may "
         "shrink it. It is a constant: register it as a buffer.",
         "mask-in-state-dict": "The mask is in state_dict(): a checkpoint would then fit one sequence length only. "
@@ -149,6 +151,7 @@ def run_tower_keys(learner, width: int, depth: int) -> dict:
         "before": before,
         "after": list(tower.state_dict()),
         "parameters": [name for name, _ in tower.named_parameters()],
+        "buffers": [name for name, _ in tower.named_buffers()],
         "overridden": overridden,
         "scale": None if scale is None else scale.detach().clone(),
     }
@@ -170,6 +173,7 @@ def _(session, rng):
         extra = came - wanted
         if missing and extra and any("mask" not in key for key in extra):
             raise Failed("other-keys", **details)
+        expect("scale" not in missing or "scale" not in result["buffers"], "scale-not-saved", **details)
         for prefix, kind in {"blocks": "list", "heads": "dict", "scale": "scale"}.items():
             expect(not any(key.startswith(prefix) for key in missing), f"{kind}-not-registered", **details)
         expect(not extra, "mask-in-state-dict" if moment == "after" or "mask" in extra else "other-keys", **details)
@@ -958,7 +962,8 @@ def judge_hidden(session: Session, rng: torch.Generator, case: str, on: str, kin
     extra = {name for name in came - known if not name.startswith(tuple(f"{module}." for module in modules))}
     details = {"expected": sorted(names[0] for names in wanted), "came": sorted(came), "on": on}
     if missing and extra:
-        respelt = {re.sub(r"\[['\"]?(\w+)['\"]?\]", r".\1", name).removeprefix("self.") for name in came}
+        plain = (name.removeprefix("self.").replace("_modules.", "") for name in came)
+        respelt = {re.sub(r"\[['\"]?(\w+)['\"]?\]", r".\1", name) for name in plain}
         expect(not known <= respelt, "other-names", **details)
         containers = {name.rsplit(".", 1)[0] for name in known}
         expect(not extra & containers, "containers-not-opened", **details)
