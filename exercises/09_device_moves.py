@@ -4,8 +4,8 @@
 # Five exercises, easy to hard. Write your answer where a cell raises `NotImplementedError`, run the cell, then run
 # the `check` below it. `hint("9.2")` gives one more hint, first as a question. Chapter 9 holds all you need.
 #
-# The checks move things to your second device: a GPU if there is one, else a stand-in made in Python. The first
-# check of a fresh machine rehearses the stand-in and takes some seconds more.
+# The checks move things to your second device: a GPU if there is one, else a stand-in that is no hardware. The first
+# check on a fresh machine rehearses the stand-in and takes some seconds more.
 
 # %%
 import numpy as np
@@ -18,7 +18,7 @@ from helpers import check, hint, progress, solution
 # %% [markdown]
 # ## 9.1 A tower that moves whole (1 point)
 #
-# Here is a net that trains on the CPU and breaks everywhere else.
+# Here is a net that runs on the CPU and breaks everywhere else: it cannot be moved, saved or trained.
 
 
 # %%
