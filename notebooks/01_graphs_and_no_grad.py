@@ -39,8 +39,8 @@ for batch in range(1, 101):
         print(f"after {batch:3} batches: {evidence.graph_nodes(total):4} nodes hang on the total")
 
 # %% [markdown]
-# The sum is a tensor, and behind it hangs a record of every operation of every batch so far. The nodes are small;
-# what they hold on to is not. Before we measure that, commit yourself.
+# The sum is a tensor, and behind it hangs a [record of every operation](../docs/glossary.md#autograd-graph) of every
+# batch so far. The nodes are small; what they hold on to is not. Before we measure that, commit yourself.
 
 # %%
 from helpers import predict
@@ -59,8 +59,8 @@ guess.reveal("yes" if in_eval_mode == 0 else "no")
 # Eval mode loses one node: dropout does nothing now, so it leaves no trace. Everything else is recorded as before.
 #
 # ## What autograd records
-# Autograd records an operation if one of its inputs requires grad and grad mode is on. The picture shows the record of
-# one forward pass: the output on top, the parameters at the bottom.
+# Autograd records an operation if one of its inputs requires grad and [grad mode](../docs/glossary.md#grad-mode) is
+# on. The picture shows the record of one forward pass: the output on top, the parameters at the bottom.
 
 # %% tags=["nbval-ignore-output"]
 from helpers import figures
@@ -68,8 +68,8 @@ from helpers import figures
 figures.draw_graph(model(images), model)
 
 # %% [markdown]
-# Each box at the end of a branch is a parameter. The input has none: nobody asked for its gradient. The article says the
-# graph links every variable; we test three.
+# Each box at the end of a branch is a parameter. The input has none: nobody asked for its gradient. The article says
+# the graph links every variable; we test three.
 
 # %%
 from helpers import claim
@@ -87,8 +87,9 @@ claim("1.1").judge(every_variable, because="counted: results that no parameter l
 
 # %% [markdown]
 # ## What the record costs
-# For the backward pass, nodes keep tensors: the input of a `Linear`, the output of a `ReLU`. We count the bytes they
-# hold, parameters left out because they are in memory anyway. The net is deeper now, as nets are.
+# For the backward pass, [nodes keep tensors](../docs/glossary.md#saved-tensors): the input of a `Linear`, the output
+# of a `ReLU`. We count the bytes they hold, parameters left out because they are in memory anyway. The net is deeper
+# now, as nets are.
 
 # %%
 torch.manual_seed(0)
@@ -297,8 +298,8 @@ with torch.no_grad(), ThreadPoolExecutor(1) as pool:
     print("recording in the worker:", pool.submit(torch.is_grad_enabled).result())
 
 # %% [markdown]
-# **A view keeps the whole storage.** One column per batch sounds cheap to keep. `detach()` cuts the graph; the column
-# still points into the full output.
+# **A [view](../docs/glossary.md#view) keeps the whole [storage](../docs/glossary.md#storage).** One column per batch
+# sounds cheap to keep. `detach()` cuts the graph; the column still points into the full output.
 
 # %%
 wide = nn.Linear(256, 1000)

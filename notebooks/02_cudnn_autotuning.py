@@ -1,9 +1,10 @@
 # %% [markdown]
 # # 2 cuDNN autotuning
 #
-# Somebody read that one flag makes convolutions faster. The line is in the training script, it raises nothing, and
-# nothing changes. In another team the same flag works, and training got slower. This chapter finds out where the flag
-# lives, what it switches on, and why its price depends on how many *different* inputs you have. Tuning is a cache.
+# Somebody read that one [flag](../docs/glossary.md#backend-flag) makes convolutions faster. The line is in the
+# training script, it raises nothing, and nothing changes. In another team the same flag works, and training got
+# slower. This chapter finds out where the flag lives, what it switches on, and why its price depends on how many
+# *different* inputs you have. Tuning is a cache.
 #
 # About 45 minutes with the exercises. You need to know what a convolution is. No GPU is needed: cuDNN's mechanism is
 # rebuilt here on the CPU, and the last cells run the real one where there is one.
@@ -207,7 +208,8 @@ print("FFT has the same bits:", torch.equal(results["FFT"], results["default"]))
 
 # %% [markdown]
 # They agree as float32 numbers and differ in their last bits, because they add in another order. Remember this for
-# later. They also differ in the memory that they need besides input and output, the **workspace**:
+# later. They also differ in the memory that they need besides input and output, the
+# [**workspace**](../docs/glossary.md#workspace):
 
 # %%
 from helpers import evidence
@@ -243,9 +245,9 @@ figures.heat_map(
 )
 
 # %% [markdown]
-# No row is best everywhere, and a wrong choice can cost far more than a right one gains. Where two cells are nearly equal,
-# the winner may change from run to run. On another processor the picture is another one: this is why libraries measure
-# at run time instead of shipping a table.
+# No row is best everywhere, and a wrong choice can cost far more than a right one gains. Where two cells are nearly
+# equal, the winner may change from run to run. On another processor the picture is another one: this is why libraries
+# measure at run time instead of shipping a table.
 #
 # ## A tuner is a dictionary
 # What `benchmark = True` does fits in a few lines: on an input of a new kind, time every candidate and write down the
@@ -297,8 +299,9 @@ for name, images in streams.items():
     print(f"{name:14} {len(images)} calls, distinct shapes {distinct}, tunings {tuner.tunings}")
 
 # %% [markdown]
-# Tunings are the number of distinct keys, not of calls. Now we time whole streams, tuning included: each run starts
-# with an empty tuner. It has only three candidates to try, without the two that can lose by orders of magnitude.
+# Tunings are the number of distinct [keys](../docs/glossary.md#key), not of calls. Now we time whole streams,
+# [tuning](../docs/glossary.md#autotuning) included: each run starts with an empty tuner. It has only three candidates
+# to try, without the two that can lose by orders of magnitude.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -381,8 +384,9 @@ compare(
 ).show()
 
 # %% [markdown]
-# Buckets turn most tunings into look-ups; coarser ones save more tunings and compute more zeros. Whether they win over
-# no tuning at all is a matter of how often each bucket is met before the process ends.
+# [Buckets](../docs/glossary.md#bucket) turn most tunings into look-ups; coarser ones save more tunings and compute
+# more zeros. Whether they win over no tuning at all is a matter of how often each bucket is met before the process
+# ends.
 #
 # One comparison gives all that this question needs: a call as it is by default, a call of the winner, and the first
 # call of a fresh tuner that tries all algorithms.
@@ -405,8 +409,9 @@ print(f"winner: {winner}; tuned is ahead", f"from call {ahead[0]} on" if ahead e
 figures.line_chart(calls, totals, "calls with one key", "milliseconds in all")
 
 # %% [markdown]
-# Where the lines cross, the tuning has paid for itself. Where the default is the winner they never cross: the search
-# found what you had. The crossing needs no drawing; exercise 2.5 asks for it as a formula.
+# Where the lines cross, the tuning [has paid](../docs/glossary.md#break-even) for itself. Where the default is the
+# winner they never cross: the search found what you had. The crossing needs no drawing; exercise 2.5 asks for it as a
+# formula.
 #
 # ## What professionals still get wrong
 # **The last batch is another shape.** The key holds the batch size too. A loader over 1,000 samples in batches of 64
@@ -502,7 +507,7 @@ print("benchmark is off again:", not torch.backends.cudnn.benchmark)
 #   wins.
 #
 # ## Exercises
-# Five exercises wait in `02_cudnn_autotuning_exercises.ipynb`, next to your copy of this chapter: six lines to sort,
+# Five exercises wait in `02_exercises.ipynb`, next to your copy of this chapter: six lines to sort,
 # the context manager that `flags()` should be, a tuner with the whole key, buckets, and the break-even.
 #
 # ## Sources

@@ -3,10 +3,10 @@
 #
 # A model was traced for serving. Every test passed, for every test used the example it was traced with. In production
 # some answers are wrong: no error, no warning, no slow-down. This chapter shows what a compiler sees of a model,
-# counts what it makes of that, and names the guards that would have spoken up.
+# counts what it makes of that, and names the [guards](../docs/glossary.md#guard) that would have spoken up.
 #
-# About 50 minutes with the exercises. Almost all of it runs without a C++ compiler: we count with a backend of our
-# own.
+# About 50 minutes with the exercises. Almost all of it runs without a C++ compiler: we count with a
+# [backend](../docs/glossary.md#backend) of our own.
 
 # %% tags=["parameters"]
 budget_s: float = 2.0  # seconds that one timing comparison may take
@@ -75,7 +75,8 @@ print("trace:   ", traced_sums(torch.ones(5)).tolist())
 # %% [markdown]
 # ## What torch.compile sees
 # `torch.compile` also watches a model run, but it keeps the conditions. It hands the operations it saw to a
-# *backend*, as a graph. The usual backend generates machine code. Ours prints what it is given and runs it as it is:
+# *backend*, as a [graph](../docs/glossary.md#compiled-graph). The usual backend generates machine code. Ours prints
+# what it is given and runs it as it is:
 
 
 # %% tags=["nbval-ignore-output"]
@@ -90,9 +91,9 @@ compiled(-upright)
 
 # %% [markdown]
 # Three graphs: the sum and the comparison; then, after Python has looked at the result, one graph for each branch.
-# The place between them is a *graph break*. The answers are right, at the price of a return to Python in the middle,
-# where nothing can be fused. From here on we count: `CountingBackend` counts compilations and runs of compiled
-# graphs.
+# The place between them is a [*graph break*](../docs/glossary.md#graph-break). The answers are right, at the price of
+# a return to Python in the middle, where nothing can be [fused](../docs/glossary.md#fusion). From here on we count:
+# `CountingBackend` counts compilations and runs of compiled graphs.
 
 # %%
 import logging
@@ -258,8 +259,9 @@ print("marked:", backend.compiles, "compilation")
 needs_fixed_shapes = backend.compiles > 1
 
 # %% [markdown]
-# Or, with `fullgraph=True`, let the limit raise instead. Or, once warmed up, forbid any recompilation. The error then
-# names the guard that failed, which makes it the best alarm for a service:
+# Or, with `fullgraph=True`, let the limit raise instead. Or, once warmed up, forbid any
+# [recompilation](../docs/glossary.md#recompilation). The error then names the guard that failed, which makes it the
+# best alarm for a service:
 
 # %% tags=["nbval-ignore-output"]
 torch.compiler.reset()
@@ -491,7 +493,7 @@ print(f"2 calls, {backend.compiles} compilations")
 # - Compiling wins where many short passes become one, and loses where guards cost more than the work.
 #
 # ## Exercises
-# Five exercises wait in `03_jit_compilation_exercises.ipynb`, next to your copy of this chapter: catch a lying trace,
+# Five exercises wait in `03_exercises.ipynb`, next to your copy of this chapter: catch a lying trace,
 # one graph for two branches, any length in two graphs, a layer that counts, and a program with a contract.
 #
 # ## Sources

@@ -57,8 +57,9 @@ for name, net in nets.items():
         print(f"{name}, batch {batch:3}: {flops:13,} flops, {nbytes:11,} bytes, {flops / nbytes:5.1f} flops per byte")
 
 # %% [markdown]
-# The last column is the *arithmetic intensity*. One item through the wide net reads every weight to use it once; a
-# batch uses it for every item. The same net is a different load at another batch size.
+# The last column is the [*arithmetic intensity*](../docs/glossary.md#arithmetic-intensity). One item through the wide
+# net reads every weight to use it once; a batch uses it for every item. The same net is a different load at another
+# batch size.
 
 # %%
 from helpers import predict
@@ -136,8 +137,9 @@ print(f"memory:     {machine['peak_bandwidth'] / 1e9:.1f} GB/s for more bytes th
 print(f"operation:  {machine['seconds_per_operation'] * 1e6:.1f} microseconds for the smallest one")
 
 # %% [markdown]
-# The *roofline* puts the first two into one picture: left of the ridge a load waits for memory, right of it for
-# arithmetic. Distance below the roof is what better software could still gain, on the same hardware.
+# The [*roofline*](../docs/glossary.md#roofline) puts the first two into one picture: left of the ridge a load waits
+# for memory, right of it for arithmetic. Distance below the roof is what better software could still gain, on the
+# same hardware.
 
 # %% tags=["nbval-ignore-output"]
 from helpers import figures
@@ -193,8 +195,9 @@ for side, (cpu_s, gpu_s) in PUBLIC_TABLE.items():
 
 # %% [markdown]
 # The largest tensor cannot have been added in that time, and the GPU's column hardly moves. A GPU works through a
-# queue: `b += b` puts a request in and returns. Nobody synchronised, so the clock saw a thousand launches. We can live
-# through this without a GPU. A worker thread is a queue, too:
+# queue: `b += b` puts a request in and returns. Nobody [synchronised](../docs/glossary.md#synchronise), so the clock
+# saw a thousand [launches](../docs/glossary.md#launch). We can live through this without a GPU. A worker thread is a
+# queue, too:
 
 # %%
 from concurrent.futures import ThreadPoolExecutor
@@ -275,8 +278,9 @@ for name, variables in {"as installed": {}, "OMP_WAIT_POLICY=PASSIVE": {"OMP_WAI
     print(f"{name}\n{'  left out of a fast run' if fast else run_worker(counts, **variables)}")
 
 # %% [markdown]
-# Threads help where each has enough to do. Where threads outnumber free cores, they wait at a barrier for one that is
-# not running, and the usual OpenMP runtime waits by spinning, on the core the other one needs. On a busy machine this
+# Threads help where each has enough to do. Where [threads outnumber free cores](../docs/glossary.md#oversubscription),
+# they wait at a barrier for one that is not running, and the usual OpenMP runtime waits by spinning, on the core the
+# other one needs. On a busy machine this
 # can turn microseconds into tens of milliseconds. `OMP_WAIT_POLICY=PASSIVE`, set before PyTorch starts, makes them
 # sleep.
 #
@@ -343,8 +347,9 @@ layer_speed.show()
 #
 # ## Two lines and a crossover
 # A device's time for a batch is close to a line: $t_0 + c \cdot b$, a fixed part and a part for each item. A GPU has
-# the smaller $c$ and the larger $t_0$: launches, a synchronise, two transfers. With a CUDA device, its line is
-# measured below. Without one, these assumptions stand in, all in one place, for you to replace:
+# the smaller $c$ and the larger $t_0$: launches, a synchronise, two transfers. Two such lines have a
+# [crossover](../docs/glossary.md#crossover-batch). With a CUDA device, its line is measured below. Without one, these
+# assumptions stand in, all in one place, for you to replace:
 
 # %%
 GPU_MODEL = {  # assumptions for a small inference GPU, not measurements
@@ -429,8 +434,9 @@ figures.line_chart(
 # alone is a batch of one.
 #
 # ## The bill
-# Machines are paid by the hour, idle or not. So the price of a million items depends on the utilisation: the share of
-# the paid time in which the machine works. Prices are parameters with a date; replace them by those on your own bill.
+# Machines are paid by the hour, idle or not. So the price of a million items depends on the
+# [utilisation](../docs/glossary.md#utilisation): the share of the paid time in which the machine works. Prices are
+# parameters with a date; replace them by those on your own bill.
 
 # %%
 PRICES = {"read": "May 2026", "CPU": 0.10, "GPU": 0.53}  # dollars an hour: a guess for one core, a list price for a T4
@@ -537,7 +543,7 @@ else:
 # - A device is a line, $t_0 + c \cdot b$. Size, batch and utilisation decide who wins, and the price is a parameter.
 #
 # ## Exercises
-# Five exercises wait in `04_cpu_vs_gpu_exercises.ipynb`, next to your copy of this chapter: the impossible benchmark, a
+# Five exercises wait in `04_exercises.ipynb`, next to your copy of this chapter: the impossible benchmark, a
 # lower bound, the crossover, the bill, and workers times threads.
 #
 # ## Sources

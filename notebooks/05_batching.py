@@ -2,9 +2,9 @@
 # # 5 Batching
 #
 # A service answers one request a call. Somebody raises the batch to 64 and waits for 64 times the throughput. It does
-# not come. Then the answers change: short requests are padded now. Then the latency alarm goes off: a setting makes
-# requests wait for company. This chapter finds what a batch can gain, what padding does to values, and when waiting
-# pays.
+# not come. Then the answers change: short requests are [padded](../docs/glossary.md#padding) now. Then the latency
+# alarm goes off: a setting makes requests wait for company. This chapter finds what a batch can gain, what padding
+# does to values, and when waiting pays.
 #
 # About 50 minutes with the exercises. You need to have called a model on a batch before; chapters 2 and 3 help with one
 # section.
@@ -44,8 +44,9 @@ with torch.inference_mode():
 
 # %% [markdown]
 # The number of operations stays, the arithmetic grows with the batch. So a call's time has two parts:
-# $t(b) = t_0 + c \cdot b$. Python, dispatch and the reading of weights are paid once; each item adds its own $c$. A
-# batch shares $t_0$ and nothing else. The article promises a gain of as many times as there are objects.
+# $t(b) = t_0 + c \cdot b$. Python, dispatch and the reading of weights are paid once; each item adds
+# [its own $c$](../docs/glossary.md#item-cost). A batch shares [$t_0$](../docs/glossary.md#fixed-cost) and nothing
+# else. The article promises a gain of as many times as there are objects.
 
 # %%
 from helpers import predict
@@ -145,8 +146,9 @@ for name in alone:
 naive_differs = {name: not torch.equal(torch.stack(alone[name]), padded[name]) for name in alone}
 
 # %% [markdown]
-# No error, and wrong values for every item but the longest: a test with equal lengths finds nothing. A mask repairs it,
-# if it *chooses*. Multiplying by the mask fails as soon as the padding holds a NaN, as uninitialised memory may:
+# No error, and wrong values for every item but the longest: a test with equal lengths finds nothing.
+# [A mask](../docs/glossary.md#mask) repairs it, if it *chooses*. Multiplying by the mask fails as soon as the padding
+# holds a NaN, as uninitialised memory may:
 
 # %%
 valid = torch.arange(x.shape[1]) < lengths[:, None]
@@ -244,9 +246,9 @@ print(f"{'exact length':14} dynamic: {serve(policies['exact length'], dynamic=No
 logging.disable(logging.NOTSET)
 
 # %% [markdown]
-# Static shapes with exact lengths run into the recompile limit, and most calls run eager in silence. Few buckets keep
-# every call compiled and cost padding. Dynamic shapes need no buckets; what is keyed by shape below the compiler still
-# does.
+# Static shapes with exact lengths run into the [recompile limit](../docs/glossary.md#recompilation), and most calls
+# run eager in silence. Few [buckets](../docs/glossary.md#bucket) keep every call compiled and cost padding. Dynamic
+# shapes need no buckets; what is keyed by shape below the compiler still does.
 #
 # ## Batching models
 # The formula does not care what is batched. An ensemble of small models pays $t_0$ for each model. Three functions
@@ -295,8 +297,9 @@ small_speed.show()
 # kernels may even lose.
 #
 # ## Batching is a queue
-# A server rarely holds a batch; requests come one by one. Many batchers offer a delay: wait some milliseconds for
-# company. Requests arrive at random, 2,000 a second; a call takes $t_0 = 1$ and $c = 0.1$ milliseconds.
+# A server rarely holds a batch; requests come one by one. Many [batchers](../docs/glossary.md#dynamic-batching) offer
+# a delay: wait some milliseconds for company. Requests arrive at random, 2,000 a second; a call takes $t_0 = 1$ and
+# $c = 0.1$ milliseconds.
 
 # %%
 wait_guess = predict(
@@ -490,7 +493,7 @@ else:
 # - Batch what has queued. Waiting for company buys idle time and pays with latency.
 #
 # ## Exercises
-# Five exercises wait in `05_batching_exercises.ipynb`, next to your copy of this chapter: the largest gain, pooling
+# Five exercises wait in `05_exercises.ipynb`, next to your copy of this chapter: the largest gain, pooling
 # that does not see padding, batches of like lengths, a micro-batcher, and an ensemble in one pass.
 #
 # ## Sources

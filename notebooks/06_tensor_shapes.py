@@ -3,7 +3,8 @@
 #
 # A pipeline that trained last week now trains badly. No error, every shape as expected, every assert on shapes green.
 # The numbers are all there. They are read in another order. This chapter makes that order visible, decides by it what
-# `view`, `permute`, `reshape` and `contiguous` do, and builds a probe that finds mixed rows in any code.
+# `view`, `permute`, `reshape` and `contiguous` do, and builds a [probe](../docs/glossary.md#row-dependency-probe)
+# that finds mixed rows in any code.
 #
 # About 50 minutes with the exercises. You need to have written a model with an image or a sequence in it.
 
@@ -62,8 +63,9 @@ show_picture(
 # interleaved. A convolution takes it without complaint.
 #
 # ## Size, stride, storage
-# A tensor is a flat storage with a way to read it: a **size**, and for every dimension a **stride**, the number of
-# places in storage that one step along it moves. Element `[i, j]` lies at `offset + i * stride[0] + j * stride[1]`.
+# A tensor is a flat [storage](../docs/glossary.md#storage) with a way to read it: a **size**, and for every dimension
+# a **[stride](../docs/glossary.md#stride)**, the number of places in storage that one step along it moves. Element
+# `[i, j]` lies at `offset + i * stride[0] + j * stride[1]`.
 
 # %%
 a = torch.arange(12).reshape(3, 4)
@@ -85,8 +87,8 @@ figures.strides({"a": a, "a.t()": a.t(), "a.t().contiguous()": a.t().contiguous(
 # in `a`, which for a transpose is the mistake.
 #
 # ## Who copies?
-# One question settles it: can the old storage, with *some* size and stride, be read in the new order? If so, a view is
-# possible.
+# One question settles it: can the old storage, with *some* size and stride, be read in the new order? If so, a
+# [view](../docs/glossary.md#view) is possible.
 
 # %%
 from helpers import evidence
@@ -293,9 +295,10 @@ fits = {"matched shapes": matched(x)[:, 0].tolist(), "(64, 1) against (64,)": br
 figures.line_chart(x[:, 0].tolist(), {"targets": target.tolist(), **fits}, "input", "output")
 
 # %% [markdown]
-# The net learned the mean of the targets, exactly. Broadcasting compares every prediction with every target, and
-# $\frac{1}{N^2}\sum_{ij}(p_i - y_j)^2 = \frac{1}{N}\sum_i (p_i - \bar y)^2 + \mathrm{Var}(y)$: the only target left is
-# the mean, and the loss stops at the variance. A loss that stalls at `target.var()` is the mark of this bug.
+# The net learned the mean of the targets, exactly. [Broadcasting](../docs/glossary.md#broadcasting) compares every
+# prediction with every target, and
+# $\frac{1}{N^2}\sum_{ij}(p_i - y_j)^2 = \frac{1}{N}\sum_i (p_i - \bar y)^2 + \mathrm{Var}(y)$: the only target left
+# is the mean, and the loss stops at the variance. A loss that stalls at `target.var()` is the mark of this bug.
 
 # %%
 pred = torch.randn(64, 1)
@@ -329,8 +332,8 @@ print(f"accuracy         says nothing: {(predicted == labels).float().mean():.2f
 # exercise 4 writes a loss that refuses.
 #
 # ## What non-contiguity costs
-# "Non-contiguous is slow" is common advice, and `.contiguous()` gets sprinkled accordingly. What does it cost, and what
-# does it save?
+# "Non-[contiguous](../docs/glossary.md#contiguous) is slow" is common advice, and `.contiguous()` gets sprinkled
+# accordingly. What does it cost, and what does it save?
 
 # %%
 guess = predict(
@@ -443,7 +446,7 @@ claim("6.1").judge(
 #   strided columns, not for transposes.
 #
 # ## Exercises
-# Five exercises wait in `06_tensor_shapes_exercises.ipynb`, next to your copy of this chapter: eight layouts, a batch
+# Five exercises wait in `06_exercises.ipynb`, next to your copy of this chapter: eight layouts, a batch
 # of one, images and heads, a loss that refuses to broadcast, and the rule that decides whether a view exists.
 #
 # ## Sources

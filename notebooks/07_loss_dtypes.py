@@ -61,9 +61,9 @@ for name, (loss, accuracy) in runs.items():
 guess.reveal(guess.options[runs["softmax"][0] > 0.5])
 
 # %% [markdown]
-# `cross_entropy` applies softmax itself. Behind a softmax it takes probabilities for logits. The best logits that a
-# softmax can give are one 1 and zeros, and softmax of those is far from certain. The floor for $C$ classes is
-# $$\ln(e + C - 1) - 1 .$$
+# `cross_entropy` applies softmax itself. Behind a softmax it takes probabilities for
+# [logits](../docs/glossary.md#logit). The best logits that a softmax can give are one 1 and zeros, and softmax of
+# those is far from certain. The [floor](../docs/glossary.md#loss-floor) for $C$ classes is $$\ln(e + C - 1) - 1 .$$
 
 # %%
 import math
@@ -188,9 +188,10 @@ grad = loss_and_gradient("BCE(sigmoid)", 17.0, 0.0)[1]
 guess.reveal("nan" if math.isnan(grad) else "0" if grad == 0 else "about 1")
 
 # %% [markdown]
-# In float32 the sigmoid of 17 *is* 1, so the formula by hand takes the logarithm of 0. `BCELoss` clamps its logarithms
-# at −100. That turns a NaN, which somebody would notice, into a large finite loss with a gradient of zero, which nobody
-# will: the example that most needs correcting is the one that gets none.
+# In float32 the sigmoid of 17 *is* 1 ([saturation](../docs/glossary.md#saturation)), so the formula by hand takes the
+# logarithm of 0. `BCELoss` clamps its logarithms at −100. That turns a NaN, which somebody would notice, into a large
+# finite loss with a gradient of zero, which nobody will: the example that most needs correcting is the one that gets
+# none.
 #
 # From the logit, nothing is lost. For target 0 the loss is $\ln(1 + e^z)$, for target 1 it is $\ln(1 + e^{-z})$, and
 # `F.softplus` computes $\ln(1 + e^x)$ without ever forming a large $e^x$. A soft target takes a share of each.
@@ -382,7 +383,8 @@ for name, loss_of in suspects.items():
 
 # %% [markdown]
 # Only the two losses that take logits pass both. A third question costs nothing: does the loss of an untrained net
-# start near $\ln C$? It catches a forgotten reduction or a scale, but not the second softmax, which starts there too.
+# start near $\ln C$? It catches a forgotten [reduction](../docs/glossary.md#reduction) or a scale, but not the second
+# softmax, which starts there too.
 #
 # ## On a GPU
 # Under autocast, CUDA refuses `BCELoss`: its gradient with respect to a probability may not fit into float16. On the
@@ -406,7 +408,7 @@ else:
 # - A mean has a divisor: rows, weights of the targets, valid rows. Ask which, above all when none is left.
 #
 # ## Exercises
-# Five exercises wait in `07_loss_dtypes_exercises.ipynb`, next to your copy of this chapter: legal dtypes, the point
+# Five exercises wait in `07_exercises.ipynb`, next to your copy of this chapter: legal dtypes, the point
 # where sigmoid becomes one, a stable loss by hand, the floor and six suspects, and a weighted loss that survives a
 # batch with nothing in it.
 #

@@ -6,7 +6,8 @@
 # nothing stops any more, and nothing is learned either. This chapter finds out what moves, what stays behind, and which
 # of the two kinds of failure says so.
 #
-# About 50 minutes with the exercises. No GPU is needed: where there is none, a stand-in commits the same errors.
+# About 50 minutes with the exercises. No GPU is needed: where there is none, a
+# [stand-in](../docs/glossary.md#stand-in) commits the same errors.
 
 # %% tags=["parameters"]
 budget_s: float = 2.0  # seconds that one timing comparison may take
@@ -106,8 +107,8 @@ with refused(RuntimeError):
 # Somebody who chases these messages repairs one line a run. Better to know who is reached.
 #
 # ## Who reaches what
-# `.to()`, `state_dict()` and `parameters()` all walk the same three registries: modules, parameters, buffers. We hold a
-# tensor in nine ways and ask each of them.
+# `.to()`, `state_dict()` and `parameters()` all walk the same three registries: modules, parameters,
+# [buffers](../docs/glossary.md#buffer). We hold a tensor in nine ways and ask each of them.
 
 # %% tags=["nbval-ignore-output"]
 from helpers import figures
@@ -363,8 +364,9 @@ claim("9.2").judge(
 
 # %% [markdown]
 # `numpy(force=True)` removes graph and device, and resolves the bits that `conj()` sets instead of computing
-# (`resolve_conj`, `resolve_neg`); bfloat16 stays a decision. A quieter trap: `.cpu()` copies only where it must. The
-# same line gives a copy from the device and a window from the CPU.
+# (`resolve_conj`, `resolve_neg`); bfloat16 stays a decision. A quieter trap: `.cpu()`
+# [copies](../docs/glossary.md#transfer) only where it must. The same line gives a copy from the device and a window
+# from the CPU.
 
 # %%
 for place in (torch.device("cpu"), there):
@@ -522,7 +524,7 @@ else:
 
 # %% [markdown]
 # In the other direction, `non_blocking=True` is a promise not to look yet. `.cpu()` waits for what it copies: the
-# advice to synchronise before `.cpu().numpy()` adds a wait and no safety.
+# advice to [synchronise](../docs/glossary.md#synchronise) before `.cpu().numpy()` adds a wait and no safety.
 
 # %% tags=["nbval-ignore-output"]
 if torch.cuda.is_available() and device != "cpu":
@@ -552,7 +554,7 @@ else:
 # - Count crossings and waits: a number read, or a shape that depends on values, stops the CPU until the device is done.
 #
 # ## Exercises
-# Five exercises wait in `09_device_moves_exercises.ipynb`, next to your copy of this chapter: a tower that moves whole,
+# Five exercises wait in `09_exercises.ipynb`, next to your copy of this chapter: a tower that moves whole,
 # a step that runs anywhere, a safe way into NumPy, a resume on another device, and a detector of what stays behind.
 #
 # ## Sources
