@@ -106,7 +106,7 @@ class Card(Shown):
             f'<div class="pitfalls-claim" style="border-left:4px solid {colour};padding:.4em .9em;margin:.6em 0">'
             f"<div><small>Claim {escape(self.claim.id)}, article {escape(self.claim.article)}</small></div>"
             f"<div><em>{escape(self.claim.statement)}</em></div>"
-            f'<div style="color:{colour};font-weight:600">{_SYMBOLS[self.verdict]} {escape(self.verdict)}</div>'
+            f'<div style="font-weight:600">{_SYMBOLS[self.verdict]} {escape(self.verdict)}</div>'
             f'<ul style="margin:.2em 0">{items}</ul>'
             f"<div><small>Correction ({escape(self.claim.ruling)}): {escape(self.claim.correction)}</small></div></div>"
         )

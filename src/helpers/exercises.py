@@ -311,10 +311,7 @@ class Report(Shown):
 
     def to_html(self) -> str:
         escape, colour = html.escape, _STATE_COLOURS[self.state]
-        parts = [
-            f'<div style="color:{colour};font-weight:600">'
-            f"{_SYMBOLS[self.state]} Exercise {self.exercise.id}: {self.state}</div>"
-        ]
+        parts = [f'<div style="font-weight:600">{_SYMBOLS[self.state]} Exercise {self.exercise.id}: {self.state}</div>']
         if self.state == NOT_ATTEMPTED:
             parts.append(f"<p>Write {escape(' and '.join(self.exercise.names))}, then run this cell again.</p>")
         else:
