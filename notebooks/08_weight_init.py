@@ -38,8 +38,10 @@ print(f"large: {(large == 0).float().mean():.0%} of it is zero")
 # Run the cell a few times: small pieces are often somebody's former numbers, large ones come fresh from the system as
 # zeros. Either may look like weights, so such a layer works until the day it gives NaN. Looking proves nothing.
 #
-# There is a proof without luck. In deterministic mode PyTorch fills uninitialised memory with NaN, integers with their
-# largest value. (`state.guard()` is ours: it puts global flags back.)
+# There is a proof without luck. In deterministic mode PyTorch fills
+# [uninitialised memory](../docs/glossary.md#uninitialised-memory) with NaN, or with an integer's largest value. The
+# fill has a switch of its own, `torch.utils.deterministic.fill_uninitialized_memory`, on by default. (`state.guard()`
+# is ours: it puts global flags back.)
 
 # %%
 from helpers import claim, finding, state
@@ -59,8 +61,6 @@ with state.guard():
         marks = values.isnan() if values.is_floating_point() else values == torch.iinfo(values.dtype).max
         unwritten[name] = marks.sum().item()
         print(f"{name:27} {unwritten[name]:2} of {values.numel()} values were never written")
-
-# %%
 claim("8.1").judge(
     unwritten["torch.Tensor(4, 3)"] == 12 and unwritten["nn.Linear(3, 4)"] == 0,
     because="with the fill on, all of torch.Tensor(4, 3) is NaN and nothing of a Linear is",
@@ -71,8 +71,9 @@ claim("8.1").judge(
 # a checkpoint; it becomes a bug when the checkpoint lacks a key.
 #
 # ## What Linear starts from
-# The article says: uniform between $\pm 1/\sqrt{\text{fan}_{in}}$. Today's source reads otherwise:
-# `kaiming_uniform_(weight, a=math.sqrt(5))`. We compare bits, over three hundred layer sizes.
+# The article says: uniform between $\pm 1/\sqrt{\text{fan}_{in}}$, where [fan_in](../docs/glossary.md#fan-in) is the
+# number of inputs. Today's source reads otherwise: `kaiming_uniform_(weight, a=math.sqrt(5))`. We compare bits, over
+# three hundred layer sizes.
 
 # %%
 import math
@@ -92,8 +93,6 @@ single = sum(same_bits(fan_in, torch.float32) for fan_in in range(1, 301))
 double = sum(same_bits(fan_in, torch.float64) for fan_in in range(1, 301))
 print(f"float32: the same bits for {single} of 300 sizes")
 print(f"float64: for all sizes: {double == 300}, for some: {double > 0}")
-
-# %%
 claim("8.2").judge(
     {
         "uniform, ±1/sqrt(fan_in)": finding(single == 300, "weight and bias, bit for bit, in float32"),
@@ -107,7 +106,8 @@ claim("8.2").judge(
 # from. The next section says what that start is worth.
 #
 # ## One factor a layer
-# Thirty ReLU layers of width 256, fed with N(0, 1). How large is the signal at the end, with the default start?
+# Thirty ReLU layers of width 256, fed with N(0, 1). How large is the signal at the end, with the default start, with
+# Glorot's (Keras's default, in `nn.init` under his first name, xavier), with He's (kaiming), with plain N(0, 1)?
 
 # %%
 from helpers import predict
@@ -325,8 +325,9 @@ for name, (torch_runs, keras_runs) in accuracy.items():
     print(f"{name:33} {gaps[name].text}: more than a point {gaps[name].verdict}")
 
 # %%
-deep = accuracy.get("6 hidden layers, SGD")
-print("six layers, SGD: Keras's start ahead with every seed:", deep is None or bool((deep[1] > deep[0]).all()))
+if accuracy:
+    torch_runs, keras_runs = accuracy["6 hidden layers, SGD"]
+    print("six layers, SGD: Keras's start is ahead with every seed:", bool((keras_runs > torch_runs).all()))
 
 # %% [markdown]
 # So the suspect is capable of it. Deep, plain and with SGD, the default net does not start within these epochs; set
@@ -471,8 +472,8 @@ print("MultiheadAttention's do:  ", not nn.MultiheadAttention(8, 2).in_proj_bias
 # - Two suspects make four cells, with several seeds in each. In the public case the shapes did it.
 #
 # ## Exercises
-# Five exercises wait in `08_weight_init_exercises.ipynb`, next to your copy of this chapter: what nobody filled, Linear
-# from scratch, thirty layers deep, a fair start against Keras, and a detective who must not accuse the innocent.
+# Five exercises wait in `08_exercises.ipynb`, next to your copy of this chapter: what nobody filled, Linear from
+# scratch, thirty layers deep, a fair start against Keras, and a detective who must not accuse the innocent.
 #
 # ## Sources
 # - `torch.nn.init`: <https://docs.pytorch.org/docs/stable/nn.init.html>. The fill:

@@ -448,6 +448,8 @@ DEEP = Exercise(
         "all-zero": "Nothing gets through: every activation is zero. And equal units would stay equal.",
         "out-of-range": "The signal leaves the range.",
         "not-recursive": "Layers inside a submodule keep their default. Does your loop go deeper than one level?",
+        "needs-no-grad": "Writing into a parameter while autograd records is refused. Which context, or which "
+        "function of nn.init, writes without recording?",
         "bias-not-zero": "A Linear has a bias that is not zero.",
         "bias-none": "Your code fails on a Linear with bias=False: its bias is None.",
         "weight-none": "Your code fails on a module that has no weight, or none to draw from: LayerNorm and BatchNorm "
@@ -508,6 +510,13 @@ def run_deep_parts(learner, seed: int, part: str) -> dict:
     return {"biases": biases, "padding": padding, "changed": changed}
 
 
+def _refused_write(error: LearnerError) -> Failed | None:
+    """The verdict on code that writes into a parameter while autograd records; None for other errors."""
+    if error.reason == "raised" and "leaf" in error.text and "in-place" in error.text:
+        return Failed("needs-no-grad", came=f"{error.kinds[0]}: {error.text}")
+    return None
+
+
 def judge_depth(measured: list[list[float]], low: float, high: float, on: str, still_default: str) -> None:
     """Fail unless the median of each layer's std stays within the range."""
     medians = torch.tensor(measured, dtype=torch.float64).quantile(0.5, dim=0)
@@ -528,7 +537,10 @@ def judge_depth(measured: list[list[float]], low: float, high: float, on: str, s
 
 @DEEP.check("keeps the signal within range over 30 layers of width 256")
 def _(session, rng):
-    measured = session.probe(run_deep, 256, list(range(15)), False)
+    try:
+        measured = session.probe(run_deep, 256, list(range(15)), False)
+    except LearnerError as error:
+        raise _refused_write(error) or error from None
     judge_depth(measured, 0.5, 2, "30 layers of width 256, median of 15 seeds", "default-shrinks")
 
 
@@ -707,8 +719,9 @@ def keras_result(session, rng, without_bias: bool) -> dict:
     except LearnerError as error:
         if error.reason != "raised":
             raise
-        if "leaf" in error.text and "in-place" in error.text:
-            raise Failed("needs-no-grad", came=f"{error.kinds[0]}: {error.text}") from None
+        refused = _refused_write(error)
+        if refused:
+            raise refused from None
         if without_bias:
             raise Failed("bias-none", came=f"{error.kinds[0]}: {error.text}", on="layers with bias=False") from None
         raise
