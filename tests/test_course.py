@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import os
 import subprocess
 import sys
@@ -110,6 +111,21 @@ def test_start_makes_copies_without_outputs_or_pairing(tiny):
         assert all(not cell.get("outputs") for cell in notebook["cells"])
 
 
+def test_copies_reach_the_glossary_beside_them(tiny):
+    import nbformat
+
+    (tiny / "docs").mkdir()
+    (tiny / "docs" / "glossary.md").write_text('<a id="view"></a>\n**view** (1): ...\n')
+    source = "# %% [markdown]\n# A note.\n#\n# A [view](../docs/glossary.md#view) reads.\n"
+    nbformat.write(course.to_notebook(source, "x"), tiny / "notebooks" / "01_graphs_and_no_grad.ipynb")
+    assert copies(tiny)["glossary.md"] == "made"
+    assert (tiny / "work" / "glossary.md").read_text() == (tiny / "docs" / "glossary.md").read_text()
+    copy = (tiny / "work" / "01_graphs_and_no_grad.ipynb").read_text()
+    assert "[view](glossary.md#view)" in copy and "../docs" not in copy
+    (tiny / "docs" / "glossary.md").write_text("a later edition")
+    assert copies(tiny)["glossary.new.md"] == "new version"
+
+
 def test_start_never_overwrites_a_learner_s_work(tiny):
     copies(tiny)
     mine = tiny / "work" / "01_graphs_and_no_grad.ipynb"
@@ -122,6 +138,19 @@ def test_start_never_overwrites_a_learner_s_work(tiny):
     assert mine.read_text() == before
     assert "print(3)" in (tiny / "work" / "01_graphs_and_no_grad.new.ipynb").read_text()
     assert set(copies(tiny).values()) == {"kept"}, "an announced version is not announced again"
+
+
+def test_start_never_overwrites_work_in_a_newer_version(tiny):
+    copies(tiny)
+    shipped = tiny / "notebooks" / "01_graphs_and_no_grad.ipynb"
+    newer = tiny / "work" / "01_graphs_and_no_grad.new.ipynb"
+    for edition in ("print(2)", "print(3)"):
+        shipped.write_text(re.sub(r"print\(\d\)", edition, shipped.read_text()))
+        assert copies(tiny)[newer.name] == "new version", "an untouched one makes way for the next"
+    newer.write_text(newer.read_text().replace("print(3)", "my answer"))
+    shipped.write_text(shipped.read_text().replace("print(3)", "print(4)"))
+    assert copies(tiny)["01_graphs_and_no_grad.new2.ipynb"] == "new version"
+    assert "my answer" in newer.read_text()
 
 
 def test_start_survives_a_damaged_record_of_what_was_shipped(tiny):

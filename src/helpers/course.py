@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -317,44 +318,66 @@ def write_atomically(path: Path, content: str) -> None:
 
 
 def start(target: Path | None = None, folder: Path | None = None) -> Iterator[tuple[str, Path]]:
-    """Copy chapters and exercises into `work/`, one pair a chapter, and never overwrite a learner's file.
+    """Copy the glossary, chapters and exercises into `work/`, and never overwrite a learner's file.
 
     Yields (what, path): "made", "kept" (same as before, or edited and no newer version) or "new version"
-    (placed beside the learner's file as NAME.new.ipynb).
+    (placed beside the learner's file as NAME.new.ipynb, or under a free name of that kind).
     """
     folder = folder or root()
     target = target or folder / "work"
     shipped_path = target / ".shipped.json"
     shipped = _read_json(shipped_path)
-    for entry in CHAPTERS:
-        for kind, name in (("notebooks", entry.slug), ("exercises", f"{entry.number:02d}_exercises")):
-            source = folder / kind / f"{entry.slug}.ipynb"
-            if not source.exists():
-                continue
-            content = _plain_copy(source)
-            digest = hashlib.sha256(content.encode()).hexdigest()
-            path = target / f"{name}.ipynb"
-            if not path.exists():
-                write_atomically(path, content)
-                what = "made"
-            elif shipped.get(path.name) == digest or path.read_text(encoding="utf-8") == content:
-                what = "kept"
-            else:
-                path = path.with_suffix(".new.ipynb")
-                write_atomically(path, content)
-                what = "new version"
-            shipped[f"{name}.ipynb"] = digest
-            yield what, path
+    for name, content in _shipped_files(folder):
+        digest = hashlib.sha256(content.encode()).hexdigest()
+        path = target / name
+        if not path.exists():
+            write_atomically(path, content)
+            what = "made"
+        elif shipped.get(name) == digest or path.read_text(encoding="utf-8") == content:
+            what = "kept"
+        else:
+            path = _place_beside(path, shipped.get(name))
+            write_atomically(path, content)
+            what = "new version"
+        shipped[name] = digest
+        yield what, path
     write_atomically(shipped_path, json.dumps(shipped, indent=1))
 
 
+def _place_beside(path: Path, last_shipped: str | None) -> Path:
+    """NAME.new.ipynb, or NAME.new2.ipynb and so on where a learner has begun to work in the one before."""
+    for number in itertools.count(1):
+        beside = path.with_suffix(f".new{number if number > 1 else ''}{path.suffix}")
+        if not beside.exists():
+            return beside
+        if hashlib.sha256(beside.read_text(encoding="utf-8").encode()).hexdigest() == last_shipped:
+            return beside
+
+
+def _shipped_files(folder: Path) -> Iterator[tuple[str, str]]:
+    """Name and content of each file that a learner gets: the glossary that chapters link, and a pair a chapter."""
+    glossary = folder / "docs" / "glossary.md"
+    if glossary.exists():
+        yield glossary.name, glossary.read_text(encoding="utf-8")
+    for entry in CHAPTERS:
+        for kind, name in (("notebooks", entry.slug), ("exercises", f"{entry.number:02d}_exercises")):
+            source = folder / kind / f"{entry.slug}.ipynb"
+            if source.exists():
+                yield f"{name}.ipynb", _plain_copy(source)
+
+
 def _plain_copy(path: Path) -> str:
-    """A notebook's text without outputs and without pairing metadata."""
+    """A notebook's text without outputs and pairing metadata, its links leading to the glossary beside it.
+
+    JupyterLab shows no file outside the folder it serves, which is the copies' own.
+    """
     notebook = json.loads(path.read_text(encoding="utf-8"))
     notebook["metadata"].pop("jupytext", None)
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             cell["outputs"], cell["execution_count"] = [], None
+        else:
+            cell["source"] = [line.replace("(../docs/glossary.md#", "(glossary.md#") for line in cell["source"]]
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
 
 
