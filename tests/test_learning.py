@@ -151,6 +151,51 @@ def test_a_blank_first_rung_is_not_attempted_and_a_later_one_fails(tmp_path):
     assert later.state == "failed" and "still blank" in later.to_text()
 
 
+def lacks(session, rng):
+    session.call("f")
+    raise exercises.NotTestable("there is no second device")
+
+
+def test_a_check_that_this_machine_cannot_make_is_no_pass_and_earns_nothing(tmp_path):
+    def one(session, rng):
+        session.call("f")
+
+    report = climb(ladder(one, lacks, one, lacks), "def f(): return 1", tmp_path)
+    assert [rung.state for rung in report.rungs] == ["passed", "not testable here"] * 2
+    assert (report.state, report.points, report.misconception) == ("not testable here", 1.0, None)
+    for shown in (report.to_text(), report.to_html()):
+        assert "2 of 4 checks" in shown and "there is no second device" in shown and "1 of 2" in shown
+        assert "Because." not in shown
+    assert report.to_data()["checks"][1]["message"] == "there is no second device"
+
+
+def test_what_cannot_be_checked_hides_no_failure_no_blank_and_no_leak(tmp_path):
+    def fails(session, rng):
+        raise Failed("known")
+
+    report = climb(ladder(lacks, fails), "def f(): return 1", tmp_path)
+    assert (report.state, report.misconception) == ("failed", "known")
+    assert climb(ladder(lacks), "def f(): raise NotImplementedError", tmp_path).state == "not attempted"
+
+    def lacks_at_once(session, rng):
+        raise exercises.NotTestable("no device")
+
+    blank = climb(ladder(lacks_at_once, lambda s, r: s.call("f")), "def f(): raise NotImplementedError", tmp_path)
+    assert blank.state == "not attempted"
+    leaky = climb(ladder(lacks), "import torch\ndef f(): torch.set_grad_enabled(False)", tmp_path)
+    assert leaky.misconception == "leaves-state-changed"
+
+
+def test_an_exercise_that_was_not_testable_is_remembered_as_that(monkeypatch, capsys):
+    source = "def f(): return 1"
+    monkeypatch.setattr(exercises, "find_exercise", lambda exercise_id: ladder(lambda s, r: s.call("f"), lacks))
+    check_with(source)
+    assert exercises._read_record("1.1") == {"state": "not testable here", "points": 1.0, "attempts": 1, "hints": 0}
+    assert "Nothing failed" in capsys.readouterr().out
+    exercises.progress(1)
+    assert "? 1.1  predict_modes: not testable here, 1 of 1" in capsys.readouterr().out
+
+
 def test_code_that_leaks_state_fails_even_with_right_values(tmp_path):
     source = "import torch\ndef f():\n    torch.set_grad_enabled(False)\n"
     report = climb(ladder(lambda s, r: s.call("f")), source, tmp_path)

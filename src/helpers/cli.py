@@ -20,7 +20,7 @@ app = typer.Typer(
 )
 
 PASSED, FAILED, NOT_ATTEMPTED, NOT_RUN = 0, 1, 2, 3
-_EXIT_CODES = {"passed": PASSED, "failed": FAILED, "not attempted": NOT_ATTEMPTED}
+_EXIT_CODES = {"passed": PASSED, "failed": FAILED, "not attempted": NOT_ATTEMPTED, "not testable here": NOT_RUN}
 
 
 def main() -> None:
@@ -129,7 +129,7 @@ def check(
 ) -> None:
     """Check one exercise in a file, in a process of its own.
 
-    Exit code: 0 passed, 1 failed, 2 not attempted, 3 could not be run.
+    Exit code: 0 passed, 1 failed, 2 not attempted, 3 could not be run, or not every check of it on this machine.
     """
     from .exercises import UnknownExerciseError, find_exercise, run_checks
     from .sessions import open_answer, read_cells

@@ -34,10 +34,12 @@ import torch
 
 from .display import Shown, show
 from .sessions import LearnerError, LocalSession, Session
+from .verdicts import UNTESTED
 
 PASSED, FAILED, NOT_ATTEMPTED, NOT_REACHED = "passed", "failed", "not attempted", "not reached"
-_STATE_COLOURS = {PASSED: "#00674f", FAILED: "#a63d00", NOT_ATTEMPTED: "#5c5c5c"}
-_SYMBOLS = {PASSED: "✓", FAILED: "✗", NOT_ATTEMPTED: "·", NOT_REACHED: "·"}
+NOT_TESTABLE = UNTESTED
+_STATE_COLOURS = {PASSED: "#00674f", FAILED: "#a63d00", NOT_ATTEMPTED: "#5c5c5c", NOT_TESTABLE: "#5c5c5c"}
+_SYMBOLS = {PASSED: "✓", FAILED: "✗", NOT_ATTEMPTED: "·", NOT_REACHED: "·", NOT_TESTABLE: "?"}
 
 
 class UnknownExerciseError(LookupError):
@@ -69,9 +71,17 @@ class Failed(Exception):
         self.came = "" if came is None else brief(came)
 
 
+class NotTestable(Exception):
+    """Raised by a check that cannot decide on this machine; its text says what the machine lacks.
+
+    The rung earns nothing, the climb goes on, and the exercise does not count as passed. Raise it after all
+    that can be judged here, so that a wrong answer still fails.
+    """
+
+
 @dataclass
 class Check:
-    """One rung of an exercise's ladder: `function(session, rng)` returns, or raises `Failed`."""
+    """One rung of an exercise's ladder: `function(session, rng)` returns, or raises `Failed` or `NotTestable`."""
 
     name: str
     function: Callable[[Session, torch.Generator], None]
@@ -270,7 +280,8 @@ class Report(Shown):
     """The result of checking one exercise.
 
     Attributes:
-        state: "passed", "failed" or "not attempted".
+        state: "passed", "failed", "not attempted", or "not testable here": nothing failed, and this machine
+            lacks what some of the checks need.
         reason: for a failure, "misconception", "otherwise", or a `LearnerError` reason.
         misconception: its id, or None.
         rungs: one result per check, in order.
@@ -283,7 +294,7 @@ class Report(Shown):
         self.exercise, self.rungs, self.seed, self.reason = exercise, rungs, seed, reason
         self.output = output
         states = [rung.state for rung in rungs]
-        self.state = next((s for s in (FAILED, NOT_ATTEMPTED) if s in states), PASSED)
+        self.state = next((s for s in (FAILED, NOT_ATTEMPTED, NOT_TESTABLE) if s in states), PASSED)
         stopped = next((rung for rung in rungs if rung.state == self.state), None)
         self.stopped_at = None if self.state == PASSED else stopped
         self.misconception = self.stopped_at.misconception if self.stopped_at else None
@@ -293,6 +304,16 @@ class Report(Shown):
         """The points earned."""
         reached = sum(rung.state == PASSED for rung in self.rungs)
         return round(self.exercise.points * reached / len(self.rungs), 4)
+
+    def _untested_text(self) -> str:
+        """What a report says that is neither a pass nor a failure."""
+        untested = [rung for rung in self.rungs if rung.state == NOT_TESTABLE]
+        reasons = dict.fromkeys(rung.message for rung in untested)
+        return (
+            f"Nothing failed, but {len(untested)} of {len(self.rungs)} checks (marked ?) cannot be made on this "
+            f"machine: {'; '.join(reasons)}. They earn no points: {self.points:g} of {self.exercise.points} "
+            "until the answer is checked on a machine that can."
+        )
 
     def to_text(self) -> str:
         lines = [f"{_SYMBOLS[self.state]} Exercise {self.exercise.id}: {self.state}"]
@@ -305,6 +326,8 @@ class Report(Shown):
             if self.output.strip():
                 lines += ["  Your code printed:", textwrap.indent(self.output.strip()[:500], "    ")]
             lines.append(f'  Stuck? hint("{self.exercise.id}")')
+        if self.state == NOT_TESTABLE:
+            lines += ["", f"  {self._untested_text()}"]
         if self.state == PASSED:
             lines += ["", f"  {self.exercise.remark}"]
         return "\n".join(lines)
@@ -323,6 +346,8 @@ class Report(Shown):
             if self.output.strip():
                 parts.append(f"<p>Your code printed:</p><pre>{escape(self.output.strip()[:500])}</pre>")
             parts.append(f'<p>Stuck? <code>hint("{self.exercise.id}")</code></p>')
+        if self.state == NOT_TESTABLE:
+            parts.append(f"<p>{escape(self._untested_text())}</p>")
         if self.state == PASSED:
             parts.append(f"<p>{escape(self.exercise.remark)}</p>")
         style = f"border-left:4px solid {colour};padding:.3em .9em"
@@ -363,19 +388,33 @@ def run_checks(exercise: Exercise, session: Session, seed: int | None = None, hi
             continue
         rng = torch.Generator().manual_seed(seed + number)
         try:
-            check_.function(session, rng)
-            if session.leaks:
-                raise Failed("leaves-state-changed", _LEAK_TEXT.format("; ".join(session.leaks)))
+            _make(check_, session, rng)
+        except NotTestable as lacking:
+            rung.state, rung.message = NOT_TESTABLE, str(lacking)
         except Failed as failure:
             reason = "misconception" if failure.misconception else "otherwise"
             rung.state, rung.misconception = FAILED, failure.misconception
             rung.message, rung.next_hint = _explain(exercise, failure), next_hint
         except LearnerError as error:
             reason, rung.next_hint = error.reason, next_hint
-            rung.state = FAILED if error.reason != "blank" or number else NOT_ATTEMPTED
+            begun = any(earlier.state == PASSED for earlier in rungs[:-1])
+            rung.state = FAILED if error.reason != "blank" or begun else NOT_ATTEMPTED
             rung.message = _explain_error(error)
         output = session.output
     return Report(exercise, rungs, seed, reason, output if reason else "")
+
+
+def _make(check_: Check, session: Session, rng: torch.Generator) -> None:
+    """Make one check. State that the learner's code left changed fails it, also where nothing else is testable."""
+    untested: NotTestable | None = None
+    try:
+        check_.function(session, rng)
+    except NotTestable as lacking:
+        untested = lacking
+    if session.leaks:
+        raise Failed("leaves-state-changed", _LEAK_TEXT.format("; ".join(session.leaks)))
+    if untested:
+        raise untested
 
 
 _LEAK_TEXT = (

@@ -1,14 +1,14 @@
 """Checks of chapter 9: what moves with a model, what stays behind, and what crosses back.
 
 Probes ask for the second device themselves, because they may run in another process. Where there is none, the
-part that needs it steps aside with a warning. Checkpoints cross the border as CPU tensors.
+checks that need one are made as far as they go, and then say that they are not testable here. Checkpoints
+cross the border as CPU tensors.
 """
 
 from __future__ import annotations
 
 import copy
 import re
-import warnings
 from collections.abc import Callable, Sequence
 
 import torch
@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from ..devices import STAND_INS, second_device, transfers
-from ..exercises import Exercise, Failed, draw_int, expect, expect_close, expect_tensor
+from ..exercises import Exercise, Failed, NotTestable, draw_int, expect, expect_close, expect_tensor
 from ..sessions import LearnerError, Session
 
 _MISMATCH = re.compile(r"same device|at least two devices|should be the same|lazy tensor|INTERNAL ASSERT")
@@ -24,18 +24,16 @@ _NO_HARDWARE = re.compile(r"cuda|nvidia|\bmps\b|\bxpu\b|\bhip\b", re.IGNORECASE)
 
 
 def run_where(learner) -> dict:
-    """Say what the second device is where the learner's code runs."""
+    """Say what the second device is where the learner's code runs; starts a stand-in."""
     second = second_device()
     return {"kind": second.kind, "name": second.name, "reason": second.reason}
 
 
-def places(session: Session) -> list[str]:
-    """The places to try: the CPU, and the second device where there is one."""
+def need_second_device(session: Session) -> None:
+    """Raise NotTestable where there is no second device."""
     where = session.probe(run_where)
     if where["kind"] == "none":
-        warnings.warn(f"There is no second device, so this check tries the CPU alone: {where['reason']}", stacklevel=2)
-        return ["cpu"]
-    return ["cpu", "second"]
+        raise NotTestable(f"there is no second device ({where['reason']})")
 
 
 def told(place: str) -> str:
@@ -224,8 +222,7 @@ def run_tower_moved(learner, width: int, depth: int, state: dict, x: torch.Tenso
 
 @TOWER.check("moves whole inside a parent, there and back")
 def _(session, rng):
-    if "second" not in places(session):
-        return
+    need_second_device(session)
     width, depth = 6, draw_int(rng, 2, 4)
     state, x = draw_tower_state(rng, width, depth), torch.randn(2, 5, width, generator=rng)
     expected = tower_output(state, x, "a", depth)
@@ -355,6 +352,13 @@ def true_losses(seed: int, optimizer_name: str, mistake: str = "") -> list[float
     return losses
 
 
+def as_number(loss: object) -> float | None:
+    """A loss as a float, without the warning that a tensor with a graph would give; None if it is no number."""
+    if isinstance(loss, torch.Tensor):
+        loss = loss.detach()
+    return float(loss) if isinstance(loss, (int, float, torch.Tensor)) else None
+
+
 def run_steps(learner, seed: int, optimizer_name: str, place: str) -> dict:
     """Train a model at a place; report losses, their type, what crossed, and where an error found things."""
     device = device_of(place)
@@ -379,7 +383,7 @@ def run_steps(learner, seed: int, optimizer_name: str, place: str) -> dict:
             break
     after = next(model.parameters()).device
     return {
-        "losses": [float(loss) if isinstance(loss, (int, float, torch.Tensor)) else None for loss in losses],
+        "losses": [as_number(loss) for loss in losses],
         "types": sorted({type(loss).__name__ for loss in losses if not isinstance(loss, float)}),
         "error": [type(caught[0]).__name__, str(caught[0])[:300]] if caught else None,
         "input moved": bool(model.seen) and model.seen[-1] == device,
@@ -416,6 +420,7 @@ def judge_steps(result: dict, seed: int, optimizer_name: str, place: str, kind: 
 
 @STEP.check("trains on the CPU")
 def _(session, rng):
+    session.probe(run_where)  # before the first backward pass: after one, `toy` can no longer be started
     for name in OPTIMIZERS:
         seed = draw_int(rng, 0, 10**6)
         result = session.probe(run_steps, seed, name, "cpu")
@@ -424,8 +429,7 @@ def _(session, rng):
 
 @STEP.check("trains on the second device, with the same losses")
 def _(session, rng):
-    if "second" not in places(session):
-        return
+    need_second_device(session)
     where = session.probe(run_where)
     for name in OPTIMIZERS:
         seed = draw_int(rng, 0, 10**6)
@@ -435,8 +439,7 @@ def _(session, rng):
 
 @STEP.check("waits for the device once a step at most")
 def _(session, rng):
-    if "second" not in places(session):
-        return
+    need_second_device(session)
     syncs = session.probe(run_steps, draw_int(rng, 0, 10**6), "Adam", "second")["syncs"]
     expect(max(syncs) <= 1, "too-many-syncs", expected="1 or 0 in each step", came=syncs, on=f"{STEPS} steps, Adam")
 
@@ -587,8 +590,8 @@ def _(session, rng):
 
 @NUMPY.check("takes tensors from the second device")
 def _(session, rng):
-    if "second" in places(session):
-        judge_array(session, rng, ["float32", "leaf", "result", "int64", "zero-dim"], "second")
+    need_second_device(session)
+    judge_array(session, rng, ["float32", "leaf", "result", "int64", "zero-dim"], "second")
 
 
 @NUMPY.check("gives bfloat16 as float32")
@@ -745,14 +748,15 @@ def inspect_resumed(model: nn.Module, optimizer: torch.optim.Optimizer, device: 
 
 def resume_cases(session: Session) -> list[tuple[str, str, bool, str]]:
     """(saved at, resumed at, moves replace parameters, in words), for every place there is."""
-    second = "second" in places(session)
+    kind = session.probe(run_where)["kind"]
+    second = kind != "none"
     found = []
     for replaces in (True, False):
         how = "where a move replaces parameters" if replaces else "where a move keeps parameters"
         for place in ["second", "cpu"] if second else ["cpu"]:
             found.append(("cpu", place, replaces, f"a checkpoint on the CPU, resumed on {told(place)}, {how}"))
     # On `lazy`, tensors cannot be copied into a module on the CPU.
-    if second and session.probe(run_where)["kind"] != "lazy":
+    if second and kind != "lazy":
         found.append(("second", "cpu", False, "a checkpoint on the second device, resumed on the CPU"))
     return found
 
@@ -781,6 +785,7 @@ def _(session, rng):
             wanted = model(regression_batches(seed)[0][0]).detach()
         kind = session.probe(run_where)["kind"] if case[1] == "second" else "toy"
         expect_close(result["output"], wanted, on, "weights-not-loaded", **slack(kind))
+    need_second_device(session)
 
 
 @RESUME.check("gives an optimizer of this model: its next step changes the weights")
@@ -801,6 +806,7 @@ def _(session, rng):
         for case in resume_cases(session):
             result, _, on = ask_resume(session, rng, case, name)
             expect(not result["behind"], "state-left-behind", came=result["behind"][:2], on=on)
+    need_second_device(session)
 
 
 @RESUME.check("goes on as if training had never stopped")
