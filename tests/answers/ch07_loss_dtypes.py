@@ -10,7 +10,7 @@ def make_legal(loss_name, prediction, target):
     if prediction.dtype not in rank:
         prediction = prediction.to(torch.float32)
     if loss_name == "nll" or (loss_name == "cross_entropy" and target.dim() != prediction.dim()):
-        if target.dtype != torch.uint8:
+        if target.dtype != torch.uint8 or target.dim() > 1:
             target = target.type(torch.int64)
         return prediction, target
     if target.dtype == torch.float16:
@@ -31,7 +31,8 @@ def make_legal(loss_name, prediction, target):
         prediction = prediction.type(torch.float)
     picks = loss_name in ("nll", "cross_entropy")
     if picks and not (loss_name == "cross_entropy" and target.size() == prediction.size()):
-        return [prediction, target.long() if target.dtype not in {torch.long, torch.uint8} else target]
+        legal = {torch.long, torch.uint8} if target.ndim == 1 else {torch.long}
+        return [prediction, target.long() if target.dtype not in legal else target]
     common = (prediction.reshape(-1)[:1] + target.reshape(-1)[:1]).dtype
     return [prediction.type(common), target.type(common)]
 """,
@@ -199,7 +200,8 @@ def make_legal(loss_name, prediction, target):
             """
 def make_legal(loss_name, prediction, target):
     if loss_name == "nll" or (loss_name == "cross_entropy" and target.shape != prediction.shape):
-        return prediction, target if target.dtype in (torch.uint8, torch.int64) else target.long()
+        bytes_are_legal = target.dtype == torch.uint8 and target.dim() == 1
+        return prediction, target if bytes_are_legal else target.long()
     return prediction, target if target.is_floating_point() else target.to(prediction.dtype)
 """,
         ),
@@ -210,7 +212,8 @@ def make_legal(loss_name, prediction, target):
     if not prediction.is_floating_point():
         prediction = prediction.float()
     if loss_name == "nll" or (loss_name == "cross_entropy" and target.shape != prediction.shape):
-        return prediction, target if target.dtype in (torch.uint8, torch.int64) else target.long()
+        bytes_are_legal = target.dtype == torch.uint8 and target.dim() == 1
+        return prediction, target if bytes_are_legal else target.long()
     wider = torch.promote_types(prediction.dtype, target.dtype)
     return prediction.to(wider), target.to(wider)
 """,
@@ -222,10 +225,24 @@ def make_legal(loss_name, prediction, target):
     if prediction.dtype == torch.float16:
         prediction = prediction.float()
     if loss_name == "nll" or (loss_name == "cross_entropy" and target.shape != prediction.shape):
+        bytes_are_legal = target.dtype == torch.uint8 and target.dim() == 1
+        return prediction, target if bytes_are_legal else target.long()
+    wider = torch.promote_types(prediction.dtype, target.dtype)
+    return prediction.to(wider), target.to(wider)
+""",
+        ),
+        Wrong(
+            "bytes-per-position",
+            """
+def make_legal(loss_name, prediction, target):
+    if prediction.dtype == torch.float16 or not prediction.is_floating_point():
+        prediction = prediction.float()
+    if loss_name == "nll" or (loss_name == "cross_entropy" and target.shape != prediction.shape):
         return prediction, target if target.dtype in (torch.uint8, torch.int64) else target.long()
     wider = torch.promote_types(prediction.dtype, target.dtype)
     return prediction.to(wider), target.to(wider)
 """,
+            "the table's two rows for indices read as one",
         ),
         Wrong(
             "legal-converted",

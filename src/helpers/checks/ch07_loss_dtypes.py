@@ -32,6 +32,8 @@ LEGAL = Exercise(
         "one-hot-not-float": "A target of the prediction's shape holds probabilities, and those are floats. One-hot "
         "rows are probabilities too.",
         "indices-not-integer": "This loss uses its target to pick a column: int64 or uint8, nothing else.",
+        "bytes-per-position": "Bytes were kept where the target has an index per position. They are indices only where "
+        "there is one a row; per position the loss refuses them.",
         "prediction-not-float": "The prediction is still no float, so no gradient can reach it.",
         "mixed-floats": "Two float dtypes that differ are left as they were. Some losses and releases accept them, "
         "forward only or not at all.",
@@ -122,6 +124,8 @@ def _wrong_dtypes(given: tuple, wanted: tuple, came: tuple, kind: str) -> str:
         return "prediction-not-float"
     if not wanted[1].is_floating_point and came[1] not in (_I64, _U8):
         return "indices-not-integer"
+    if kind == "maps" and came[1] == _U8:
+        return "bytes-per-position"
     if wanted[1].is_floating_point and not came[1].is_floating_point:
         return "one-hot-not-float" if kind == "one-hot" else "labels-not-float"
     if any(g == w and c != w for g, w, c in zip(given, wanted, came, strict=True)) and _F16 not in came:
@@ -169,6 +173,7 @@ INDICES = [
     ("cross_entropy", (_F32, _F64), (_F32, _I64), "indices"),
     ("cross_entropy", (_F32, _I32), (_F32, _I64), "maps"),
     ("cross_entropy", (_F32, _BOOL), (_F32, _F32), "one-hot"),
+    ("cross_entropy", (_F32, _U8), (_F32, _I64), "maps"),
 ]
 FLOATS = [
     ("mse", (_F32, _F64), (_F64, _F64), "soft"),
