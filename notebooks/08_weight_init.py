@@ -217,7 +217,7 @@ try:
 
     images, labels = (torch.tensor(part) for part in load_digits(return_X_y=True))
     mixed = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
-    images, labels = (images[mixed] / 16).float(), labels[mixed]
+    images, labels = (images[mixed] / 16).float(), labels[mixed].long()
     print(f"{len(images)} digits of {images.shape[1]} pixels")
 except ImportError:
     images = labels = None
@@ -332,7 +332,7 @@ if accuracy:
 # %% [markdown]
 # So the suspect is capable of it. Deep, plain and with SGD, the default net does not start within these epochs; set
 # `epochs` to 60 and see. A shallow net, Adam or a norm in between make the gap small, or drown it in the spread of the
-# seeds. And one learning rate served all: nobody tuned it for either start.
+# seeds. And we tried one split of the data and one learning rate, tuned for neither start.
 #
 # ## The sibling suspect
 # Now the public case. A forum thread reports an error several times that of an identical Keras model, and collects the
