@@ -24,7 +24,7 @@ from pathlib import Path
 from . import claims, machine, predictions, state, verdicts
 from .display import FIGURE_MIME, MIME
 
-LIVE, STAND_IN, RECORDED, BLOCKED = "live", "stand-in", "recorded", "blocked"
+LIVE, STAND_IN, IN_PART, BLOCKED = "live", "stand-in", "in part", "blocked"
 CHAPTER_TIMEOUT_S = 900
 _MEMORY_NEEDED = 1_500_000_000
 
@@ -36,7 +36,7 @@ class Chapter:
     Attributes:
         gpu: what happens without a GPU: "live" (nothing is missing), or "stand-in".
         compiler: a C++ compiler adds cells.
-        packages: packages beyond the base install that a chapter imports.
+        packages: packages beyond the base install that a section of the chapter needs.
     """
 
     number: int
@@ -114,14 +114,15 @@ def readiness(entry: Chapter) -> Readiness:
         return Readiness(entry, BLOCKED, (problem,))
     missing = [name for name in entry.packages if not _installed(name)]
     if missing:
-        return Readiness(entry, BLOCKED, (f"pip install {' '.join(missing)}",))
+        notes.append(f"a section is left out: pip install {' '.join(missing)}")
     accelerators = machine.accelerators()
     if entry.gpu == STAND_IN and not accelerators:
         from .devices import second_device
 
         device = second_device()
-        level = STAND_IN if device.kind != "none" else RECORDED
-        notes.append(device.reason)
+        level = STAND_IN if device else IN_PART
+        without = f"no second device ({device.reason}): what needs one is not testable here"
+        notes.append(device.reason if device else without)
     elif "cuda" not in accelerators:
         notes.append("no CUDA device: a cell that needs one says so")
     if entry.compiler and machine.cxx_compiler() is None:
