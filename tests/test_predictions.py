@@ -23,12 +23,12 @@ def typed(*lines: str):
 @pytest.mark.parametrize(
     ("line", "choice", "confidence"),
     [
-        ("2", "no", 70),
+        ("2", "no", None),
         ("1 95", "yes", 95),
         ("1 95 %", "yes", 95),
         ("no 60", "no", 60),
-        ("yes", "yes", 70),
-        ("", None, 70),
+        ("yes", "yes", None),
+        ("", None, None),
     ],
 )
 def test_a_reader_types_number_or_option_and_how_sure(line, choice, confidence):
@@ -74,6 +74,13 @@ def test_calibration_compares_sureness_with_success(capsys, lines, word):
         predict(str(number), "?", ["wrong", "right"], ask=typed(line)).reveal("right")
     calibration()
     assert word in capsys.readouterr().out
+
+
+def test_a_reader_who_did_not_say_is_not_told_how_sure(capsys):
+    predict("k", "?", ["a", "b"], ask=typed("1")).reveal("b")
+    calibration()
+    out = capsys.readouterr().out
+    assert "you predicted a" in out and "0 of 1 right" in out and "% sure" not in out
 
 
 def test_asking_again_replaces_the_guess(capsys):

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 
 from .display import in_notebook
 
-_USUAL_CONFIDENCE = 70
 _made: dict[str, Prediction] = {}
 
 
@@ -28,7 +27,7 @@ class Prediction:
 
     Attributes:
         choice: the option guessed, or None where nobody guessed.
-        confidence: how sure the reader is that the choice is right, in percent.
+        confidence: how sure the reader is that the choice is right, in percent, or None where the reader did not say.
         truth: what was measured, once `reveal` was called.
     """
 
@@ -36,7 +35,7 @@ class Prediction:
     question: str
     options: tuple[str, ...]
     choice: str | None = None
-    confidence: int = _USUAL_CONFIDENCE
+    confidence: int | None = None
     truth: str | None = field(default=None)
 
     def reveal(self, truth: str) -> None:
@@ -52,7 +51,8 @@ class Prediction:
             print(f"Measured: {truth}.")
         else:
             result = "as you predicted" if self.choice == truth else f"you predicted {self.choice}"
-            print(f"Measured: {truth} ({result}, {self.confidence} % sure).")
+            sure = "" if self.confidence is None else f", {self.confidence} % sure"
+            print(f"Measured: {truth} ({result}{sure}).")
 
 
 def predict(
@@ -101,10 +101,15 @@ def calibration() -> None:
     if not answered:
         print("No predictions to score.")
         return
-    right = [p for p in answered if p.choice == p.truth]
-    sure = sum(p.confidence for p in answered) / len(answered)
-    share = 100 * len(right) / len(answered)
-    print(f"Predictions: {len(right)} of {len(answered)} right; you were {sure:.0f} % sure on average.")
+    right = sum(p.choice == p.truth for p in answered)
+    score = f"Predictions: {right} of {len(answered)} right"
+    said = [p for p in answered if p.confidence is not None]
+    if not said:
+        print(f"{score}.")
+        return
+    sure = sum(p.confidence for p in said) / len(said)
+    share = 100 * sum(p.choice == p.truth for p in said) / len(said)
+    print(f"{score}; you were {sure:.0f} % sure on average.")
     if sure > share + 15:
         print("More sure than right: a measurement is worth its minute.")
     elif share > sure + 15:
@@ -128,12 +133,12 @@ def _interactive_input() -> Callable[[str], str] | None:
     return None if sys.stdin is None or not sys.stdin.isatty() else input
 
 
-def _parse(line: str, options: tuple[str, ...]) -> tuple[str | None, int] | None:
+def _parse(line: str, options: tuple[str, ...]) -> tuple[str | None, int | None] | None:
     """Read `2`, `2 80`, an option's own text, or nothing; None if it is none of these."""
     words = line.replace("%", " ").split()
     if not words:
-        return None, _USUAL_CONFIDENCE
-    confidence = _USUAL_CONFIDENCE
+        return None, None
+    confidence = None
     if len(words) > 1 and words[-1].isdigit() and 0 <= int(words[-1]) <= 100:
         confidence, words = int(words[-1]), words[:-1]
     text = " ".join(words)
