@@ -18,7 +18,9 @@ from helpers import check, hint, progress, solution
 # A net with dropout and batch norm runs a forward pass in six modes. For each, predict three things: are its
 # **outputs repeatable** on the same input, do the **batch-norm statistics stay put**, is a **graph recorded**?
 #
-# Return a dict from the mode's name to `(repeatable, statistics stay put, graph recorded)`. The check runs the net.
+# Return a dict from the mode's name to `(repeatable, statistics stay put, graph recorded)`. The names are `"train"`,
+# `"train+no_grad"`, `"train+inference_mode"`, `"eval"`, `"eval+no_grad"` and `"eval+inference_mode"`. The check runs
+# the net.
 
 
 # %%

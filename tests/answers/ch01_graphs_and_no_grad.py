@@ -456,6 +456,24 @@ class PositionTable(nn.Module):
 """,
         ),
         Wrong(
+            "built-in-default-dtype",
+            """
+class PositionTable(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.dim = dim
+        self.register_buffer("table", torch.empty(0, dim), persistent=False)
+
+    def forward(self, length):
+        if length > len(self.table):
+            with torch.inference_mode(False):
+                p = torch.arange(length)[:, None]
+                a = p / 10000 ** (torch.arange(0, self.dim, 2) / self.dim)
+                self.table = torch.stack([a.sin(), a.cos()], -1).reshape(length, self.dim)
+        return self.table[:length]
+""",
+        ),
+        Wrong(
             "recomputes",
             """
 class PositionTable(nn.Module):

@@ -394,6 +394,8 @@ TABLE = Exercise(
         "match the length of the model that loads it. Which buffers are not saved?",
         "cache-does-not-follow": "After .to(dtype) the table still has the old dtype. .to() moves parameters and "
         "buffers; a tensor in a plain attribute is neither.",
+        "built-in-default-dtype": "A table that is built after .to(dtype) has the default dtype again. A buffer that "
+        "your code replaces does not remember what the module was converted to: where can you read it?",
         "recomputes": "A length that was already covered computes sines again. Keep the table and slice it.",
         "does-not-grow": "A longer length than the first one asked for gives too few rows.",
         "halves-not-interleaved": "Sines and cosines stand in two halves; the contract interleaves them: even columns "
@@ -439,6 +441,9 @@ def run_table_training(learner, dim: int, first_under_inference: bool) -> str:
 
 def run_table_dtype(learner, dim: int, warm: bool) -> dict:
     """Convert a table before or after its first use; report dtypes, the float64 values and the state_dict's keys."""
+    built = learner.PositionTable(dim)
+    built(5)
+    built_follows = built.to(torch.float64)(4).dtype == torch.float64
     table = learner.PositionTable(dim)
     if warm:
         table(5)
@@ -446,7 +451,8 @@ def run_table_dtype(learner, dim: int, warm: bool) -> dict:
     double = table(4)
     keys = list(table.state_dict())
     half = table.half()(7)
-    return {"double": double.detach().clone(), "half": half.dtype, "keys": keys, "grad": double.requires_grad}
+    facts = {"half": half.dtype, "keys": keys, "grad": double.requires_grad, "built follows": built_follows}
+    return {"double": double.detach().clone(), **facts}
 
 
 @TABLE.check("gives sines in even columns, cosines in odd ones")
@@ -491,7 +497,8 @@ def _(session, rng):
         on = f"to(float64) {'after' if warm else 'before'} the first use, then half()"
         came = [result["double"].dtype, result["half"]]
         wanted = [torch.float64, torch.float16]
-        expect(came == wanted, "cache-does-not-follow", expected=wanted, came=came, on=on)
+        kind = "built-in-default-dtype" if result["built follows"] else "cache-does-not-follow"
+        expect(came == wanted, kind, expected=wanted, came=came, on=on)
         expect_close(result["double"], true_table(4, 8), on, atol=1e-5)
         expect(not result["keys"], "cache-in-state-dict", expected=[], came=result["keys"], on=on)
         expect(not result["grad"], "cache-has-graph", on=on)
