@@ -26,8 +26,8 @@ help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
 
 $(VENV)/.created:
-	@command -v "$(PYTHON)" >/dev/null || { \
-	  echo "No '$(PYTHON)' here: install Python 3.10 to 3.13, or name one with PYTHON=python3.12." >&2; exit 1; }
+	@"$(PYTHON)" -c "" 2>/dev/null || { \
+	  echo "'$(PYTHON)' does not run here: install Python 3.10 to 3.13, or name one with PYTHON=python3.12." >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 14))' || { \
 	  echo "The course needs Python 3.10 to 3.13, and $(PYTHON) is $$("$(PYTHON)" -V 2>&1): name another with PYTHON=python3.12." >&2; exit 1; }
 	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
