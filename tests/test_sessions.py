@@ -6,6 +6,7 @@ import math
 import sys
 import time
 import types
+from collections import OrderedDict, defaultdict, namedtuple
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,13 @@ def test_numpy_numbers_cross_as_python_s():
     assert came == [1.5, 0.5, 3, 4, True] and [type(v) for v in came] == [float, float, int, int, bool]
 
 
+def test_containers_that_are_dicts_and_tuples_cross_as_such():
+    pair = namedtuple("pair", "a b")
+    count = defaultdict(list, {"x": [1]})
+    came = decode(encode([OrderedDict(b=1, a=2), count, pair(1, pair(2, 3))]))
+    assert same(came, [{"b": 1, "a": 2}, {"x": [1]}, (1, (2, 3))])
+
+
 def test_requires_grad_crosses_and_the_graph_stays():
     weight = torch.ones(2, requires_grad=True)
     came = decode(encode([weight, weight * 2, torch.nn.Parameter(torch.ones(1))]))
@@ -119,6 +127,10 @@ def test_deep_and_large_values_are_refused():
         encode(torch.zeros(sessions.MAX_FRAME // 4 + 1))
     with pytest.raises(WireError, match="bytes"):
         encode("x" * (sessions.MAX_FRAME + 1))
+    with pytest.raises(WireError, match="bytes"):
+        encode(torch.zeros(1).expand(10**13))  # refused by its size, not for lack of memory
+    with pytest.raises(WireError, match="bits"):
+        encode(10**5000)
 
 
 @given(st.binary(max_size=60))
@@ -276,6 +288,45 @@ def test_a_notebook_loads_cell_by_cell_past_broken_ones(tmp_path):
     assert [error.split(":")[0] for error in learner.errors] == ["SyntaxError", "RuntimeError"]
 
 
+def test_magics_become_comments_and_a_modulo_stays(tmp_path):
+    path = notebook(
+        tmp_path,
+        "def f(a, b):\n    return (a\n            % b)",
+        "%%time\nx = 3",
+        "f?\n?f\nlen??\ny = 4\n%timeit -n1 f(1, 2)",
+    )
+    learner = sessions.load_learner(path)
+    assert not learner.errors and learner.f(7, 4) == 3 and (learner.x, learner.y) == (3, 4)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xef\xbb\xbfdef f(): return '\xc3\xa9'\n",
+        b"# -*- coding: latin-1 -*-\r\ndef f(): return '\xe9'\r\n",
+        b"def f():\r    return '\xc3\xa9'\r",
+    ],
+    ids=["byte order mark", "declared encoding", "old line ends"],
+)
+def test_a_file_is_read_as_python_reads_it(tmp_path, content):
+    path = tmp_path / "answer.py"
+    path.write_bytes(content)
+    assert sessions.load_learner(path).f() == "\xe9"
+
+
+def test_a_notebook_may_begin_with_a_byte_order_mark(tmp_path):
+    path = notebook(tmp_path, "def f(): return 3")
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert sessions.load_learner(path).f() == 3
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path):
+    path = tmp_path / "answer.py"
+    path.write_bytes("x = 1".encode("utf-16"))
+    with pytest.raises(ValueError, match="answer.py"):
+        sessions.read_cells(path)
+
+
 def test_what_comes_before_a_crash_counts(tmp_path):
     path = tmp_path / "answer.py"
     path.write_text("def f(): return 3\nraise SystemExit\n")
@@ -318,6 +369,40 @@ def test_a_process_session_survives_what_the_code_does_to_its_process(tmp_path, 
         else:
             assert error_of(session).reason == reason
         assert time.monotonic() - began < 120, "nothing may hang for ever"
+
+
+def test_code_that_will_not_stop_does_not_keep_the_reader_s_screen(capsys):
+    session = local("import time\ndef f():\n    time.sleep(6)\n", wall_limit_s=0.3)
+    assert error_of(session).reason == "time"
+    print("still here")
+    assert "still here" in capsys.readouterr().out
+
+
+def test_a_text_of_another_class_is_told_as_plain_text():
+    source = "class S(str): pass\nclass E(Exception):\n    def __str__(self): return S('hi')\ndef f(): raise E\n"
+    error = error_of(local(source))
+    assert error.is_a("E") and error.text == "hi"
+
+
+@pytest.mark.slow
+def test_a_process_left_behind_by_an_answer_delays_nothing(tmp_path):
+    path = tmp_path / "answer.py"
+    path.write_text("import os, time\ndef f():\n    if os.fork() == 0:\n        time.sleep(300)\n    os._exit(1)\n")
+    began = time.monotonic()
+    with open_answer(path, wall_limit_s=200.0) as session:
+        assert error_of(session).reason == "died"
+    assert time.monotonic() - began < 150, "the process that holds the pipe is ended, not waited for"
+
+
+@pytest.mark.slow
+def test_files_beside_the_answer_can_be_imported_and_hide_nothing_of_ours(tmp_path, monkeypatch):
+    (tmp_path / "helpers.py").write_text("raise RuntimeError('not this one')\n")
+    (tmp_path / "struct.py").write_text("raise RuntimeError('nor this one')\n")
+    (tmp_path / "mine.py").write_text("seven = 7\n")
+    (tmp_path / "answer.py").write_text("import mine\ndef f(): return mine.seven\n")
+    monkeypatch.chdir(tmp_path)
+    with open_answer(Path("answer.py")) as session:
+        assert session.call("f") == 7
 
 
 def test_learner_attribute_errors_stay_attribute_errors():

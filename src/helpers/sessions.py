@@ -21,13 +21,16 @@ import json
 import linecache
 import os
 import re
+import signal
 import struct
 import subprocess
 import sys
 import threading
 import time
+import tokenize
 import traceback
 import types
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +49,7 @@ _NUMPY_NUMBERS = {np.bool_, np.float16, np.float32, np.float64} | {
     np.dtype(f"{sign}int{bits}").type for sign in ("", "u") for bits in (8, 16, 32, 64)
 }
 SKIPPED_CALLS = {"check", "hint", "solution", "progress"}
+_set_num_threads = torch.set_num_threads  # kept, in case the learner's code takes it away
 
 
 class WireError(ValueError):
@@ -78,9 +82,8 @@ def encode(value: object) -> bytes:
     """Pack plain data and tensors into one frame.
 
     Accepted: None, bool, int, float, str, NumPy's numbers, torch.dtype, and tensors of class Tensor or Parameter, in
-    lists, tuples
-    and dicts. A tensor crosses as values, shape, dtype and requires_grad; its graph, strides and device stay
-    behind.
+    lists, tuples (also named ones) and dicts (also ordered ones and those with a default). A tensor crosses as
+    values, shape, dtype and requires_grad; its graph, strides and device stay behind.
 
     Raises:
         WireError: another type, nesting deeper than `MAX_DEPTH`, or more than `MAX_FRAME` bytes.
@@ -119,17 +122,18 @@ def _to_json(value: object, blobs: list[bytes], depth: int) -> object:
     if value is None or kind in (bool, str):
         return value
     if kind is int:
-        return value if abs(value) < 1 << 63 else {"int": str(value)}
+        return value if abs(value) < 1 << 63 else {"int": _digits(value)}
     if kind is float:
         return {"float": repr(value)}
     if kind in _NUMPY_NUMBERS:  # what np.max and friends give
         return _to_json(value.item(), blobs, depth)
     if kind is torch.dtype:
         return {"dtype": str(value).removeprefix("torch.")}
-    if kind in (list, tuple, torch.Size):
+    if kind in (list, tuple, torch.Size) or _is_named_tuple(kind):
         tag = "list" if kind is list else "tuple"
-        return {tag: [_to_json(item, blobs, depth + 1) for item in value]}
-    if kind is dict:
+        items = value if kind is list else tuple.__iter__(value)
+        return {tag: [_to_json(item, blobs, depth + 1) for item in items]}
+    if kind in (dict, OrderedDict, defaultdict):
         pairs = value.items()
         return {"dict": [[_to_json(k, blobs, depth + 1), _to_json(v, blobs, depth + 1)] for k, v in pairs]}
     if kind in (torch.Tensor, torch.nn.Parameter):
@@ -140,9 +144,21 @@ def _to_json(value: object, blobs: list[bytes], depth: int) -> object:
     )
 
 
+def _digits(value: int) -> str:
+    if value.bit_length() > 1000:  # Python itself refuses to write very long ones
+        raise WireError(f"a whole number of {value.bit_length():,} bits")
+    return str(value)
+
+
+def _is_named_tuple(kind: type) -> bool:
+    return kind.__bases__ == (tuple,) and isinstance(getattr(kind, "_fields", None), tuple)
+
+
 def _tensor_to_json(tensor: torch.Tensor, blobs: list[bytes]) -> dict:
     if tensor.layout != torch.strided:
         raise WireError(f"a tensor of layout {tensor.layout}")
+    if tensor.numel() * tensor.element_size() > MAX_FRAME:  # an expanded one may take far more than it has
+        raise WireError(f"tensors of more than {MAX_FRAME:,} bytes")
     plain = torch.empty(tensor.shape, dtype=tensor.dtype)
     with torch.no_grad():
         plain.copy_(tensor.detach())
@@ -238,19 +254,39 @@ def read_cells(path: Path) -> list[tuple[str, int]]:
     Raises:
         ValueError: another kind of file, or not a notebook.
     """
-    text = Path(path).read_text(encoding="utf-8")
+    path = Path(path)
     if path.suffix == ".py":
+        text = _read_python(path)
         lines = text.splitlines(keepends=True)
         starts = [0, *(i for i, line in enumerate(lines) if i and line.startswith("# %%")), len(lines)]
         return [("".join(lines[a:b]), a + 1) for a, b in zip(starts, starts[1:], strict=False)]
     if path.suffix != ".ipynb":
         raise ValueError(f"{path.name} is neither a .py nor an .ipynb file")
     try:
-        cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+        notebook = json.loads(path.read_text(encoding="utf-8-sig"))
+        cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
         sources = ["".join(cell["source"]) for cell in cells]
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path.name} is not a readable notebook: {error}") from None
-    return [(re.sub(r"(?m)^(\s*)([%!].*)$", r"\1pass  # \2", source), 1) for source in sources]
+    return [(_without_magics(source), 1) for source in sources]
+
+
+def _read_python(path: Path) -> str:
+    """The text of a Python file, in the encoding that its mark or its first lines name, as Python reads it."""
+    try:
+        with tokenize.open(path) as stream:
+            return stream.read()
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path.name} is not readable as text: {error}") from None
+
+
+def _without_magics(source: str) -> str:
+    """Turn a cell's IPython lines (%magic, !command, help?) into comments; Python stays as it is."""
+    with contextlib.suppress(SyntaxError, ValueError):
+        ast.parse(source)  # a line that begins with % may go on with the one before
+        return source
+    source = re.sub(r"(?m)^(\s*)([%!?].*)$", r"\1pass  # \2", source)
+    return re.sub(r"(?m)^(\s*)([\w.]+\?{1,2})[ \t]*$", r"\1pass  # \2", source)
 
 
 def load_learner(path: Path, name: str = "learner_answer") -> Learner:
@@ -326,7 +362,7 @@ class _Capped(io.TextIOBase):
 def _handle(learner: Learner, frame: bytes) -> bytes:
     """Carry out one request beside the learner's code and pack the answer; never raises on learner errors."""
     output, found = _Capped(), state.snapshot()
-    torch.set_num_threads(1)
+    _set_num_threads(1)
     before, leaked = state.snapshot(), []
     try:
         request = decode(frame)
@@ -361,7 +397,7 @@ def _describe(learner: Learner, error: BaseException) -> dict:
     if isinstance(error, TimeLimit):
         return {"reason": "time", "text": "your code was stopped at the time limit", "kinds": [], "where": ""}
     try:
-        text = _cut(str(error))
+        text = _cut(str.__str__(str(error)))  # plain text, whatever class of it came
     except BaseException:
         text = "(its text cannot be shown)"
     if isinstance(error, NotImplementedError) and (not text or BLANK_MARK in text):
@@ -413,6 +449,16 @@ def run_limited(function: Callable[[], bytes], cpu_s: float, wall_s: float) -> b
 
 def _interrupt(thread: threading.Thread) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(TimeLimit))
+
+
+# What the process of a `ProcessSession` runs. The working folder stays off the path until all of ours is imported:
+# a learner's own helpers.py or random.py must not stand in the way.
+_CHILD = """
+import sys
+sys.path[:] = [folder for folder in sys.path if folder]
+from helpers.sessions import _serve
+_serve(sys.argv[1])
+"""
 
 
 # --- the two sessions ------------------------------------------------------------------------------------
@@ -478,7 +524,12 @@ class LocalSession(Session):
         self._learner = module if isinstance(module, Learner) else Learner(module)
 
     def _exchange(self, frame: bytes) -> bytes | None:
-        return run_limited(lambda: _handle(self._learner, frame), self.cpu_limit_s, self.wall_limit_s)
+        streams, found = (sys.stdout, sys.stderr), state.snapshot()
+        try:
+            return run_limited(lambda: _handle(self._learner, frame), self.cpu_limit_s, self.wall_limit_s)
+        finally:  # a thread that was left behind cannot put them back
+            sys.stdout, sys.stderr = streams
+            state.restore(found)
 
 
 class ProcessSession(Session):
@@ -490,19 +541,21 @@ class ProcessSession(Session):
 
     def __init__(self, path: Path, **limits: float):
         super().__init__(**limits)
-        self._path = Path(path)
+        self._path = Path(path).resolve()
         self._child: subprocess.Popen | None = None
+        self._talk: threading.Thread | None = None
 
     def _start(self) -> subprocess.Popen:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PITFALLS_ASK": "0", "MPLBACKEND": "agg"}
         package_root = str(Path(__file__).resolve().parents[1])
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
         return subprocess.Popen(
-            [sys.executable, "-m", "helpers.sessions", str(self._path)],
+            [sys.executable, "-c", _CHILD, str(self._path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment,
+            start_new_session=True,  # so that what it starts can be ended with it
         )
 
     def _exchange(self, frame: bytes) -> bytes | None:
@@ -518,10 +571,14 @@ class ProcessSession(Session):
                 child.stdin.flush()
                 reply.append(_read_frame(child.stdout))
 
-        talk = threading.Thread(target=converse, daemon=True)
+        talk = self._talk = threading.Thread(target=converse, daemon=True)
         talk.start()
         # The child stops its own code at its limits; this side waits longer, then ends the child.
-        talk.join(self.wall_limit_s + (60 if fresh else 5))
+        end = time.monotonic() + self.wall_limit_s + (60 if fresh else 5)
+        while talk.is_alive() and time.monotonic() < end and child.poll() is None:
+            talk.join(0.1)
+        if child.poll() is not None:
+            talk.join(2)  # its last words may still be on the way
         if reply:
             return reply[0]
         timed_out = child.poll() is None and talk.is_alive()
@@ -533,13 +590,19 @@ class ProcessSession(Session):
         )
 
     def close(self) -> None:
-        if self._child is not None:
-            self._child.kill()
-            self._child.wait()
+        if self._child is None:
+            return
+        if hasattr(os, "killpg"):
+            with contextlib.suppress(OSError):
+                os.killpg(self._child.pid, signal.SIGKILL)  # the processes it started, too
+        self._child.kill()
+        self._child.wait()
+        self._talk.join(2)
+        if not self._talk.is_alive():  # closing a stream that somebody reads would wait for ever
             for stream in (self._child.stdin, self._child.stdout):
                 with contextlib.suppress(OSError):
                     stream.close()
-            self._child = None
+        self._child = None
 
 
 @contextlib.contextmanager
@@ -570,8 +633,9 @@ def _read_frame(stream: io.BufferedIOBase) -> bytes:
     return head + _read_exactly(stream, header_size + body_size)
 
 
-def _serve(path: Path) -> None:
+def _serve(path: str) -> None:
     """The child's loop: read a request, run it beside the learner's file, write the answer."""
+    sys.path += [os.getcwd(), str(Path(path).parent)]  # an answer may import what lies beside it
     requests = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -583,7 +647,7 @@ def _serve(path: Path) -> None:
         nonlocal learner
         if learner is None:
             with contextlib.redirect_stdout(_Capped()), contextlib.redirect_stderr(_Capped()), state.guard():
-                learner = load_learner(path)
+                learner = load_learner(Path(path))
         return _handle(learner, frame)
 
     while True:
@@ -599,10 +663,3 @@ def _serve(path: Path) -> None:
             )
         answers.write(answer)
         answers.flush()
-
-
-if __name__ == "__main__":
-    # Imported under its own name, so that check modules and this process share one LearnerError.
-    from helpers.sessions import _serve as serve
-
-    serve(Path(sys.argv[1]))
