@@ -237,6 +237,13 @@ def test_check_answers_by_exit_code_and_json(tmp_path, source, code, state):
 
 
 @pytest.mark.slow
+def test_a_result_is_told_whatever_the_terminal_can_show(tmp_path):
+    path = answer(tmp_path, "def predict_modes(): raise ValueError('\\ud800 \\u2713')")
+    done = pitfalls("check", "1.1", "--answer", str(path), PYTHONIOENCODING="ascii")
+    assert done.returncode == 1 and "ValueError" in done.stdout and not done.stderr
+
+
+@pytest.mark.slow
 def test_check_reads_a_notebook(tmp_path):
     notebook = ROOT / "solutions" / "01_graphs_and_no_grad.ipynb"
     assert pitfalls("check", "1.2", "--answer", str(notebook)).returncode == 0
@@ -248,6 +255,10 @@ def test_the_command_s_bad_input_is_one_line(tmp_path):
         (("check", "1.9", "--answer", str(answer(tmp_path, "x = 1"))), "near ones"),
         (("check", "1.1", "--answer", str(tmp_path / "nowhere.py")), "nowhere.py"),
         (("check", "1.1", "--answer", str(answer(tmp_path, "x", "a.txt"))), "a.txt"),
+        (("check", "1.1"), "--answer"),
+        (("check", "1.1", "--answer", str(answer(tmp_path, "x = 1")), "--seed", "-1"), "--seed"),
+        (("start", "--to", str(answer(tmp_path, "x = 1") / "work")), "answer.py"),
+        (("run", "01", "--out", str(answer(tmp_path, "x = 1"))), "answer.py"),
         (("run", "nonsense"), "near ones"),
         (("progress", "--reset", "1.77"), "near ones"),
     ]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import types
 
 import pytest
+import torch
 
 from helpers import exercises
 from helpers.exercises import Exercise, Failed, Report, expect_close, expect_raises, run_checks
@@ -103,6 +105,11 @@ def test_a_home_that_cannot_be_written_costs_the_record_alone(home, capsys):
     check_with(RIGHT)
     out = capsys.readouterr().out
     assert "passed" in out and "not saved" in out
+
+
+def test_digits_of_other_kinds_are_no_exercise():
+    with pytest.raises(exercises.UnknownExerciseError):
+        exercises.find_exercise("\u00b2.1")
 
 
 def test_an_unknown_exercise_names_near_ones():
@@ -224,6 +231,24 @@ def test_expect_close_wants_a_number(came):
         expect_close(came, 1.0)
 
 
+def test_a_forgotten_return_is_shown_as_none():
+    for fails in (lambda: exercises.expect_tensor(None), lambda: expect_close(None, 1.0)):
+        with pytest.raises(Failed) as caught:
+            fails()
+        assert caught.value.came == "None"
+
+
+def test_expect_close_does_not_drop_an_imaginary_part():
+    with pytest.raises(Failed):
+        expect_close(torch.ones(2, dtype=torch.complex64), torch.ones(2))
+
+
+def test_a_notebook_s_default_device_does_not_reach_the_checks():
+    with torch.device("meta"):
+        report = run_checks(exercises.find_exercise("5.1"), LocalSession(types.ModuleType("learner")))
+    assert report.reason == "missing"
+
+
 def test_expect_close_accepts_floats_and_zero_dim_tensors():
     import torch
 
@@ -239,7 +264,7 @@ def test_expect_raises_wants_class_and_words(tmp_path):
     path = tmp_path / "answer.py"
     path.write_text("class Mine(ValueError): pass\ndef f(): raise Mine('item 3 is empty')\ndef g(): return 1\n")
     session = LocalSession(load_learner(path))
-    expect_raises(lambda: session.call("f"), "ValueError", "x", mentions=["3"])
+    expect_raises(lambda: session.call("f"), "ValueError", "x", mentions=["3", "Item"])
     for request, kind, words in [("f", "KeyError", []), ("f", "ValueError", ["7"]), ("g", "ValueError", [])]:
         with pytest.raises(Failed):
             expect_raises(lambda request=request: session.call(request), kind, "x", mentions=words)

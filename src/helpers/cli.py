@@ -25,6 +25,9 @@ _EXIT_CODES = {"passed": PASSED, "failed": FAILED, "not attempted": NOT_ATTEMPTE
 
 def main() -> None:
     """Entry point: one line instead of a traceback for what the course knows how to say."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a learner's text may hold what the terminal cannot show
+            stream.reconfigure(errors="backslashreplace")
     try:
         from . import machine
     except ImportError as error:
@@ -37,9 +40,11 @@ def main() -> None:
     from .course import CourseError
     from .exercises import UnknownExerciseError
 
+    # A command line that cannot be understood ran nothing; 2, its usual code, means "not attempted" here.
+    typer.BadParameter.__base__.exit_code = NOT_RUN
     try:
         app()
-    except (CourseError, UnknownExerciseError) as error:
+    except (CourseError, UnknownExerciseError, OSError) as error:
         print(f"pitfalls: {error}", file=sys.stderr)
         sys.exit(NOT_RUN)
     except KeyboardInterrupt:
@@ -125,7 +130,10 @@ def check(
     exercise: Annotated[str, typer.Argument(help="The exercise, such as 1.2.")],
     answer: Annotated[Path, typer.Option("--answer", help="A .py or .ipynb file that holds the answer.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-    seed: Annotated[int | None, typer.Option("--seed", help="Draw the hidden cases of an earlier check again.")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", min=0, max=(1 << 31) - 1, help="Draw the hidden cases of an earlier check again."),
+    ] = None,
 ) -> None:
     """Check one exercise in a file, in a process of its own.
 

@@ -137,6 +137,7 @@ def expect(condition: bool, misconception: str | None = None, message: str = "",
 def expect_tensor(came: object, on: str = "", shape: Sequence[int] | None = None) -> torch.Tensor:
     """Fail unless a tensor came (of this shape, if one is given); gives the tensor back."""
     if not isinstance(came, torch.Tensor):
+        came = "None" if came is None else came
         raise Failed(None, "This should be a tensor.", expected="a tensor", came=came, on=on)
     if shape is not None and tuple(came.shape) != tuple(shape):
         raise Failed(None, "The shape is wrong.", expected=tuple(shape), came=tuple(came.shape), on=on)
@@ -153,6 +154,8 @@ def expect_close(
     atol: float = 1e-6,
 ) -> None:
     """Fail unless the value equals the expected one within the tolerance, in shape too; NaN equals NaN."""
+    if isinstance(came, torch.Tensor) and came.is_complex():
+        raise Failed(misconception, "Complex numbers came.", expected=expected, came=came, on=on)
     if isinstance(expected, torch.Tensor):
         expect_tensor(came, on, expected.shape)
         came_64, expected_64 = came.detach().double(), expected.detach().double()
@@ -162,6 +165,7 @@ def expect_close(
         came_64 = torch.tensor(float(came), dtype=torch.float64)
         expected_64 = torch.tensor(float(expected), dtype=torch.float64)
     else:
+        came = "None" if came is None else came
         raise Failed(None, "This should be a number.", expected=expected, came=came, on=on)
     if not torch.allclose(came_64, expected_64, rtol=rtol, atol=atol, equal_nan=True):
         raise Failed(misconception, message, expected=expected, came=came, on=on)
@@ -179,6 +183,7 @@ def expect_raises(
     Args:
         request: runs the learner's code, for example `lambda: session.call("evaluate", ...)`.
         kind: the exception's class name, such as "ValueError"; a subclass will do.
+        mentions: small and capital letters are alike.
     """
     try:
         came = request()
@@ -188,7 +193,7 @@ def expect_raises(
         if not error.is_a(kind):
             came = f"{error.kinds[0]}: {error.text}"
             raise Failed(misconception, expected=f"a {kind}", came=came, on=on) from None
-        missing = [word for word in mentions if word not in error.text]
+        missing = [word for word in mentions if word.lower() not in error.text.lower()]
         if missing:
             wanted = f"a {kind} whose text names {', '.join(missing)}"
             raise Failed(misconception, expected=wanted, came=f"{kind}: {error.text}", on=on) from None
@@ -249,7 +254,7 @@ def find_exercise(exercise_id: str) -> Exercise:
 
     exercise_id = str(exercise_id)
     chapter = exercise_id.split(".")[0]
-    if chapter.isdigit():
+    if chapter.isdecimal():
         for entry in pkgutil.iter_modules(checks.__path__):
             if entry.name.startswith(f"ch{int(chapter):02d}_"):
                 for exercise in _declared_in(importlib.import_module(f"{checks.__name__}.{entry.name}")):
@@ -408,7 +413,8 @@ def _make(check_: Check, session: Session, rng: torch.Generator) -> None:
     """Make one check. State that the learner's code left changed fails it, also where nothing else is testable."""
     untested: NotTestable | None = None
     try:
-        check_.function(session, rng)
+        with torch.device("cpu"):  # a notebook may have set another default
+            check_.function(session, rng)
     except NotTestable as lacking:
         untested = lacking
     if session.leaks:
