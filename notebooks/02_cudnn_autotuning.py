@@ -22,7 +22,8 @@ preflight("02", budget_s=budget_s, device=device, record=record, fast=fast)
 
 # %% [markdown]
 # ## A flag that nobody reads
-# Five lines as they stand in real scripts. After each we look at the flag that PyTorch reads.
+# Five lines as they stand in real scripts. We look at the flag that PyTorch reads before them, after four, and after
+# the fifth.
 
 # %%
 import torch
@@ -54,7 +55,7 @@ del torch.backends.cudnn.benchmrk, torch.backends.benchmark
 
 # %% [markdown]
 # The flags belong to no module. They are global state of the process, like the number of threads: every model in it
-# shares them. The article says they are set on `nn.Module`; we look for them there.
+# shares them. A widely copied article says they are set on `nn.Module`; we look for them there.
 
 # %%
 from helpers import claim
@@ -120,7 +121,8 @@ claim("2.2").judge(
 )
 
 # %% [markdown]
-# And on a CPU? PyTorch has a rule that chooses a library for each convolution. We ask it, with each switch thrown.
+# And on a CPU? PyTorch has a rule that chooses a library for each convolution, oneDNN (once called MKL-DNN) in most
+# builds. We ask it three times: as it is, with `cudnn.benchmark` on, and with oneDNN off.
 
 # %% tags=["nbval-ignore-output"]
 x, weight = torch.ones(4, 16, 64, 64), torch.ones(16, 16, 3, 3)
@@ -219,7 +221,8 @@ for name in ("default", "im2col", "FFT"):
     print(f"{name:8} at its peak {peak / results[name].nbytes:6.0f} times the output")
 
 # %% [markdown]
-# im2col holds each pixel once per position of the kernel. Now the time, for kernels from one pixel to most of the
+# im2col holds each pixel once per position of the kernel. We see what PyTorch allocates; what oneDNN takes inside its
+# kernel, behind `default`, is not in the count. Now the time, for kernels from one pixel to most of the
 # image. A column shows each algorithm's time relative to the fastest in that column.
 
 # %% tags=["nbval-ignore-output"]
@@ -250,8 +253,8 @@ figures.heat_map(
 # measure at run time instead of shipping a table.
 #
 # ## A tuner is a dictionary
-# What `benchmark = True` does fits in a few lines: on an input of a new kind, time every candidate and write down the
-# winner; on a known kind, look it up.
+# What `benchmark = True` does fits in a few lines: on an input of a new kind, time the candidates and write down the
+# winner; on a known kind, look it up. (cuDNN times the first few of a longer list: `cudnn.benchmark_limit`.)
 
 # %%
 import time

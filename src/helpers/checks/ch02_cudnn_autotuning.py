@@ -480,10 +480,11 @@ BUCKETED = Exercise(
     misconceptions={
         "cropped-to-image-size": "The outputs have the images' sizes. That is right only for padding = kernel // 2: "
         "how many rows and columns did your padding add to the output?",
-        "axes-confused": "Height and width are confused, or treated alike. F.pad counts from the last dimension, and "
-        "kernel and padding may differ between the two.",
-        "cut-to-nothing": "An output is empty. Where an image fills its bucket there is nothing to cut off, and a slice "
-        "[:-0] keeps nothing: count from the front.",
+        "axes-confused": "Height and width are confused, or treated alike: F.pad counts from the last dimension, and "
+        "kernel and padding may differ between the two. Or what you cut off is not what you added: as many rows and "
+        "columns, and at the same end.",
+        "cut-to-nothing": "An output is empty. Where an image fills its bucket there is nothing to cut off, and a "
+        "slice [:-0] keeps nothing: count from the front.",
         "exact-fit-refused": "An image that fills a bucket exactly fits it.",
         "not-cropped": "The outputs have the buckets' sizes: cut off what your padding added.",
         "padded-around": "The values are those of the image at another place: something was put before the image, and "
