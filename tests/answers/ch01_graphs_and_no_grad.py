@@ -4,6 +4,16 @@ from . import Wrong
 
 ALTERNATIVES = {
     "1.1": {
+        "a dict with a default, and rows with names": """
+Row = namedtuple("Row", "repeatable statistics graph")
+
+def predict_modes():
+    table = defaultdict(Row)
+    for training in ("train", "eval"):
+        for mode in ("", "+no_grad", "+inference_mode"):
+            table[training + mode] = Row(training == "eval", training == "eval", not mode)
+    return table
+""",
         "computed by running a net": """
 def predict_modes():
     table = {}
@@ -22,6 +32,29 @@ def predict_modes():
 """,
     },
     "1.2": {
+        "an error that says it in other words": """
+@torch.no_grad()
+def evaluate(model, batches):
+    frozen = copy.deepcopy(model).eval()
+    outputs = [frozen(batch) for batch in batches]
+    if not outputs:
+        raise ValueError("Nothing to evaluate: the iterable was empty")
+    return torch.cat(outputs)
+""",
+        "a stack of callbacks that restore": """
+from contextlib import ExitStack
+
+def evaluate(model, batches):
+    with ExitStack() as stack:
+        for module in model.modules():
+            stack.callback(setattr, module, "training", module.training)
+        stack.enter_context(torch.inference_mode())
+        model.eval()
+        outputs = list(map(model, batches))
+        if not outputs:
+            raise ValueError("Batches must not be empty")
+        return torch.cat(outputs)
+""",
         "works on a deep copy": """
 @torch.no_grad()
 def evaluate(model, batches):
@@ -203,6 +236,44 @@ def predict_modes():
     ],
     "1.2": [
         Wrong(
+            "parameters-frozen",
+            """
+def evaluate(model, batches):
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    modes = [(m, m.training) for m in model.modules()]
+    model.eval()
+    try:
+        outputs = [model(batch) for batch in batches]
+    finally:
+        for m, mode in modes:
+            m.training = mode
+    if not outputs:
+        raise ValueError("no batches")
+    return torch.cat(outputs)
+""",
+        ),
+        Wrong(
+            "hook-left",
+            """
+@torch.no_grad()
+def evaluate(model, batches):
+    outputs = []
+    model.register_forward_hook(lambda module, inputs, output: outputs.append(output))
+    modes = [(m, m.training) for m in model.modules()]
+    model.eval()
+    try:
+        for batch in batches:
+            model(batch)
+    finally:
+        for m, mode in modes:
+            m.training = mode
+    if not outputs:
+        raise ValueError("no batches")
+    return torch.cat(outputs)
+""",
+        ),
+        Wrong(
             "graph-recorded",
             """
 def evaluate(model, batches):
@@ -343,6 +414,40 @@ def evaluate(model, batches):
     ],
     "1.3": [
         Wrong(
+            "parameters-frozen",
+            """
+def collect_features(model, batches):
+    model.requires_grad_(False)
+    return [model(batch)[:, 0].clone() for batch in batches]
+""",
+        ),
+        Wrong(
+            "output-kept",
+            """
+seen = []
+
+@torch.no_grad()
+def collect_features(model, batches):
+    features = []
+    for batch in batches:
+        output = model(batch)
+        seen.append(output)
+        features.append(output[:, 0].clone())
+    return features
+""",
+        ),
+        Wrong(
+            "hook-left",
+            """
+def collect_features(model, batches):
+    features = []
+    model.register_forward_hook(lambda module, inputs, output: features.append(output.detach()[:, 0].clone()))
+    for batch in batches:
+        model(batch)
+    return features
+""",
+        ),
+        Wrong(
             "graph-kept",
             """
 def collect_features(model, batches):
@@ -402,6 +507,37 @@ def collect_features(model, batches):
         ),
     ],
     "1.4": [
+        Wrong(
+            "does-not-grow",
+            """
+class PositionTable(nn.Module):
+    def __init__(self, dim, max_len=5000):
+        super().__init__()
+        position = torch.arange(max_len, dtype=torch.float64)[:, None]
+        angle = position / 10000 ** (torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+        table = torch.zeros(max_len, dim)
+        table[:, 0::2], table[:, 1::2] = angle.sin(), angle.cos()
+        self.register_buffer("table", table, persistent=False)
+
+    def forward(self, length):
+        return self.table[:length]
+""",
+        ),
+        Wrong(
+            "recomputes",
+            """
+class PositionTable(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.dim = dim
+        self.register_buffer("probe", torch.zeros(()), persistent=False)
+
+    def forward(self, length):
+        angle = np.arange(length)[:, None] / 10000 ** (np.arange(0, self.dim, 2) / self.dim)
+        table = np.stack([np.sin(angle), np.cos(angle)], -1).reshape(length, self.dim)
+        return torch.tensor(table, dtype=self.probe.dtype)
+""",
+        ),
         Wrong(
             "inference-cache",
             """

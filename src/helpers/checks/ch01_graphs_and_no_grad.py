@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import inspect
-from collections.abc import Iterator
+import math
+import re
+import weakref
+from collections.abc import Callable, Iterator
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -111,6 +117,10 @@ EVALUATE = Exercise(
         "batch norm read?",
         "state-changed": "The model's parameters or buffers changed. In train mode, batch norm updates its "
         "statistics in every forward pass, also without a graph.",
+        "parameters-frozen": "A parameter's requires_grad is not what it was: the next training step would pass it "
+        "over. Switch recording off for a block, not for the parameters.",
+        "hook-left": "A hook is still on the model and will run in every later forward pass. What register_*_hook "
+        "returns has a remove().",
         "mode-not-restored": "The model was given back in another mode than it came in.",
         "frozen-layer-woken": "A submodule that was in eval mode before the call is in train mode after it. "
         "model.train() sets every submodule: remember each one's own flag.",
@@ -143,6 +153,16 @@ def flags(model: nn.Module) -> list[bool]:
     return [module.training for module in model.modules()]
 
 
+def hooks(model: nn.Module) -> int:
+    """How many hooks of any kind are on a model."""
+    names = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return sum(len(getattr(module, name)) for module in model.modules() for name in names)
+
+
+def trainable(model: nn.Module) -> list[bool]:
+    return [parameter.requires_grad for parameter in model.parameters()]
+
+
 def run_evaluate(learner, seed: int, sizes: list[int], as_generator: bool, freeze: bool) -> dict:
     """Run the learner's `evaluate`; report output, what autograd saved, state hashes and flags."""
     model, batches = frozen_net(seed), make_batches(seed, sizes)
@@ -161,6 +181,8 @@ def run_evaluate(learner, seed: int, sizes: list[int], as_generator: bool, freez
         "out": out,
         "recorded": bool(kept),
         "state kept": state_hash(model) == before,
+        "trainable": all(trainable(model)),
+        "hooks": hooks(model),
         "flags before": flags_before,
         "flags after": flags(model),
     }
@@ -220,6 +242,8 @@ def _(session, rng):
     result = session.probe(run_evaluate, draw_int(rng, 0, 10**6), [3, 2], True, False)
     facts = {"expected": "the same parameters and buffers", "came": "others"}
     expect(result["state kept"], "state-changed", on="two batches", **facts)
+    expect(result["trainable"], "parameters-frozen", on="two batches", expected="requires_grad=True", came=False)
+    expect(not result["hooks"], "hook-left", on="two batches", expected="no hooks", came=result["hooks"])
 
 
 @EVALUATE.check("gives every submodule its own mode back")
@@ -249,7 +273,13 @@ def run_evaluate_empty(learner) -> object:
 
 @EVALUATE.check("says so when there is no batch")
 def _(session, rng):
-    expect_raises(lambda: session.probe(run_evaluate_empty), "ValueError", "no batches", "empty-not-told", ["batch"])
+    request = lambda: session.probe(run_evaluate_empty)  # noqa: E731
+    try:
+        expect_raises(request, "ValueError", "no batches", "empty-not-told", ["batch"])
+    except Failed as failure:
+        told = re.search(r"(?i)^ValueError: .*\b(empty|nothing|none|no)\b", failure.came)
+        if not told or "torch.cat" in failure.came:
+            raise
 
 
 # --- 1.3 -------------------------------------------------------------------------------------------------
@@ -275,22 +305,31 @@ COLLECT = Exercise(
         "inference-tensor": "The returned tensors cannot take part in a later training step: a tensor made under "
         "inference_mode cannot be saved for backward.",
         "mode-touched": "The model's mode changed while your function ran; here it belongs to the caller.",
+        "output-kept": "A whole output is still alive after your function returned, though you returned a column of "
+        "it. What outlives a call: a global list, an attribute, a default argument?",
+        "parameters-frozen": "A parameter's requires_grad is not what it was: the next training step would pass it "
+        "over. Switch recording off for a block, not for the parameters.",
+        "hook-left": "A hook is still on the model and will run in every later forward pass. What register_*_hook "
+        "returns has a remove().",
         "one-storage": "All returned tensors live in one storage: keeping one batch's features keeps them all.",
     },
 )
 
 
 class Features(nn.Module):
-    """A small net whose forward pass notes its own mode."""
+    """A small net whose forward pass notes its own mode, and which of its outputs are alive."""
 
     def __init__(self) -> None:
         super().__init__()
         self.body = nn.Sequential(nn.Linear(8, 32), nn.LayerNorm(32), nn.ReLU(), nn.Linear(32, 16))
         self.seen: list[bool] = []
+        self.outputs: list[weakref.ref] = []
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.seen.append(self.training)
-        return self.body(x)
+        out = self.body(x)
+        self.outputs.append(weakref.ref(out))
+        return out
 
 
 def run_collect(learner, seed: int, sizes: list[int], training: bool) -> dict:
@@ -300,6 +339,8 @@ def run_collect(learner, seed: int, sizes: list[int], training: bool) -> dict:
     found = learner.collect_features(model, (b for b in make_batches(seed, sizes)))
     if not isinstance(found, list) or not all(isinstance(t, torch.Tensor) for t in found):
         return {"kind": f"{type(found).__name__}"}
+    gc.collect()
+    alive = sum(output() is not None for output in model.outputs)
     usable = ""
     for tensor in found:
         try:
@@ -319,6 +360,9 @@ def run_collect(learner, seed: int, sizes: list[int], training: bool) -> dict:
         "usable": usable,
         "modes": sorted(set(model.seen)),
         "mode after": model.training,
+        "alive": alive,
+        "trainable": all(trainable(model)),
+        "hooks": hooks(model),
     }
 
 
@@ -355,6 +399,8 @@ def _(session, rng):
             kind = "one-row-still-a-view"
         on = f"batches of {sizes[0]} and {sizes[1]} rows (bytes kept by each)"
         expect(stored == wanted, kind, expected=wanted, came=stored, on=on)
+        on = f"batches of {sizes[0]} and {sizes[1]} rows (outputs of the model that are alive)"
+        expect(not result["alive"], "output-kept", expected=0, came=result["alive"], on=on)
 
 
 @COLLECT.check("gives tensors that a later training step can use")
@@ -368,6 +414,8 @@ def _(session, rng):
 def _(session, rng):
     for training in (True, False):
         result = session.probe(run_collect, draw_int(rng, 0, 10**6), [4, 2], training)
+        expect(result["trainable"], "parameters-frozen", expected="requires_grad=True", came=False)
+        expect(not result["hooks"], "hook-left", expected="no hooks", came=result["hooks"])
         fine = result["modes"] == [training] and result["mode after"] == training
         on = f"a model with training={training} (modes seen in its forward pass)"
         expect(fine, "mode-touched", expected=[training], came=result["modes"], on=on)
@@ -397,7 +445,8 @@ TABLE = Exercise(
         "built-in-default-dtype": "A table that is built after .to(dtype) has the default dtype again. A buffer that "
         "your code replaces does not remember what the module was converted to: where can you read it?",
         "recomputes": "A length that was already covered computes sines again. Keep the table and slice it.",
-        "does-not-grow": "A longer length than the first one asked for gives too few rows.",
+        "does-not-grow": "A longer length than an earlier one gives too few rows. A largest length of 5000, say, is "
+        "no growing table: it fails one row later.",
         "halves-not-interleaved": "Sines and cosines stand in two halves; the contract interleaves them: even columns "
         "are sines, odd columns cosines.",
         "cache-has-graph": "The cached table carries requires_grad; it is a constant.",
@@ -413,14 +462,36 @@ def true_table(length: int, dim: int) -> torch.Tensor:
     return table
 
 
+@contextlib.contextmanager
+def counted_sines() -> Iterator[list[str]]:
+    """Note every sine and cosine that NumPy or math computes in the block."""
+    computed: list[str] = []
+
+    def watched(function: Callable) -> Callable:
+        def run(*args, **kwargs):
+            computed.append(function.__name__)
+            return function(*args, **kwargs)
+
+        return run
+
+    places = [(place, name) for place in (math, np) for name in ("sin", "cos")]
+    with contextlib.ExitStack() as back:
+        for place, name in places:
+            back.callback(setattr, place, name, getattr(place, name))
+            setattr(place, name, watched(getattr(place, name)))
+        yield computed
+
+
 def run_table(learner, dim: int, lengths: list[int]) -> dict:
     """Ask one table for several lengths; report values and the sines and cosines computed by each call."""
     table, values, computed = learner.PositionTable(dim), [], []
     for length in lengths:
         kept = []
-        counts = op_counts(lambda n=length, kept=kept: kept.append(table(n)))
+        with counted_sines() as outside:
+            counts = op_counts(lambda n=length, kept=kept: kept.append(table(n)))
         values.append(kept[0].detach().clone() if isinstance(kept[0], torch.Tensor) else kept[0])
-        computed.append(sum(n for name, n in counts.items() if name.rstrip("_") in ("sin", "cos", "polar", "exp")))
+        inside = sum(n for name, n in counts.items() if name.rstrip("_") in ("sin", "cos", "polar", "exp"))
+        computed.append(inside + len(outside))
     return {"values": values, "computed": computed, "module": isinstance(table, nn.Module)}
 
 
@@ -470,13 +541,15 @@ def _(session, rng):
 
 @TABLE.check("grows for a longer length, and computes nothing for a covered one")
 def _(session, rng):
-    dim, lengths = 8, [5, 12, 3, 12, draw_int(rng, 13, 30)]
+    dim, lengths = 8, [5, 12, 3, 12, draw_int(rng, 13, 30), draw_int(rng, 10_001, 12_000)]
     result = session.probe(run_table, dim, lengths)
     for length, came in zip(lengths, result["values"], strict=True):
         on = f"lengths {lengths}, in this order"
         rows = tuple(came.shape) if isinstance(came, torch.Tensor) else came
         expect(rows == (length, dim), "does-not-grow", expected=(length, dim), came=rows, on=on)
-        expect_close(came, true_table(length, dim), on, atol=1e-5)
+        expected = true_table(length, dim)
+        expect_close(came[:30], expected[:30], on, atol=1e-5)
+        expect_close(came, expected, on, atol=1e-2)  # angles of thousands, where float32 has a coarse grid
     again = result["computed"][2:4]
     expect(again == [0, 0], "recomputes", expected=[0, 0], came=again, on=f"lengths 3 and 12 after {lengths[:2]}")
 
