@@ -574,6 +574,24 @@ class Autotuner:
     ],
     "2.4": [
         Wrong(
+            "caller-changed",
+            """
+def run_bucketed(conv, images, buckets):
+    down, across = conv.padding
+    conv.padding = (0, 0)
+    outputs = []
+    for image in images:
+        height, width = image.shape[1:]
+        side = next((b for b in buckets if b >= max(height, width)), None)
+        if side is None:
+            raise ValueError(f"a side of {max(height, width)} fits no bucket")
+        out = conv(F.pad(image, (across, side - width + across, down, side - height + down)))
+        rows = height + 2 * down - conv.kernel_size[0] + 1
+        outputs.append(out[:, :rows, : width + 2 * across - conv.kernel_size[1] + 1])
+    return outputs
+""",
+        ),
+        Wrong(
             "every-size-reaches-conv",
             """
 def run_bucketed(conv, images, buckets):

@@ -12,6 +12,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from .. import state
+from ..evidence import state_hash
 from ..exercises import Exercise, Failed, draw_int, expect, expect_close, expect_raises
 from ..sessions import LearnerError
 
@@ -494,6 +495,8 @@ BUCKETED = Exercise(
         "image-not-kept": "The values differ all over the image: an image is padded to a bucket, not resized or cut.",
         "order-lost": "These are the right outputs, in another order than the images.",
         "every-size-reaches-conv": "More distinct image sizes reached the convolution than there are buckets.",
+        "caller-changed": "The convolution, the images or the list of them are not what they were before the call. "
+        "They belong to the caller.",
         "too-large-not-told": "An image that fits no bucket needs a ValueError that names its larger side.",
     },
 )
@@ -533,13 +536,19 @@ class SizesSeen(TorchFunctionMode):
 def run_buckets(learner, layer: dict, sizes: list, buckets: list[int], seed: int) -> dict:
     """Run the learner's `run_bucketed`; report outputs and the image sizes that reached the convolution."""
     conv, images = make_conv(layer, seed), make_images(sizes, seed)
+    given, settings = list(images), (conv.padding, conv.stride, state_hash(conv))
     with SizesSeen() as seen:
         outputs = learner.run_bucketed(conv, images, list(buckets))
+    fresh = make_images(sizes, seed)
+    kept = len(images) == len(given) and all(
+        image is old and torch.equal(image, new) for image, old, new in zip(images, given, fresh, strict=True)
+    )
+    kept = kept and settings == (conv.padding, conv.stride, state_hash(conv))
     if isinstance(outputs, (list, tuple)):
         outputs = [out.detach().clone() if isinstance(out, torch.Tensor) else repr(out) for out in outputs]
     else:
         outputs = type(outputs).__name__
-    return {"outputs": outputs, "sizes": sorted(seen.sizes)}
+    return {"outputs": outputs, "sizes": sorted(seen.sizes), "kept": kept}
 
 
 def alone(layer: dict, sizes: list, seed: int) -> list[torch.Tensor]:
@@ -656,6 +665,7 @@ def _(session, rng):
     expect(came > 0, message="No image reached `conv`, as a module or through F.conv2d.", on=on)
     at_most = f"at most {len(buckets)} distinct sizes"
     expect(came <= len(buckets), "every-size-reaches-conv", expected=at_most, came=result["sizes"], on=on)
+    expect(result["kept"], "caller-changed", on=on)
 
 
 @BUCKETED.check("refuses an image that fits no bucket, and names its larger side")
