@@ -31,6 +31,11 @@ def impossible_rows(table, peak_bandwidth, peak_flops):
 """,
     },
     "4.2": {
+        "a tensor without dimensions": """
+def lower_bound_seconds(flops, bytes_moved, operations, machine):
+    limits = [flops / machine["peak_flops"], bytes_moved / machine["peak_bandwidth"]]
+    return torch.tensor([*limits, operations * machine["seconds_per_operation"]]).max()
+""",
         "sorted limits": """
 def lower_bound_seconds(flops, bytes_moved, operations, machine):
     limits = [
@@ -124,6 +129,15 @@ def cost_per_million(seconds_per_batch, batch, price_per_hour, utilization=1.0):
 """,
     },
     "4.5": {
+        "a plan with names": """
+Plan = namedtuple("Plan", "workers threads")
+
+def plan_workers(cores, throughput):
+    plans = [Plan(*key) for key in throughput if key[0] * key[1] <= cores]
+    if not plans:
+        raise ValueError("nothing fits")
+    return min(plans, key=lambda plan: (-plan.workers * throughput[plan], plan))
+""",
         "a loop that keeps the best": """
 def plan_workers(cores, throughput):
     best = None
@@ -320,6 +334,16 @@ def lower_bound_seconds(flops, bytes_moved, operations, machine):
         ),
     ],
     "4.3": [
+        Wrong(
+            "search-ends-early",
+            """
+def crossover_batch(cpu_points, gpu_points):
+    (cpu_c, cpu_t0), (gpu_c, gpu_t0) = (np.polyfit(*zip(*points), 1) for points in (cpu_points, gpu_points))
+    if gpu_c >= cpu_c:
+        return None
+    return next((b for b in range(1, 100_000) if gpu_t0 + gpu_c * b < cpu_t0 + cpu_c * b), None)
+""",
+        ),
         Wrong(
             "reads-the-points",
             """
@@ -574,6 +598,16 @@ def cost_per_million(seconds_per_batch, batch, price_per_hour, utilization):
         ),
     ],
     "4.5": [
+        Wrong(
+            "tie-more-workers",
+            """
+def plan_workers(cores, throughput):
+    fitting = [plan for plan in throughput if plan[0] * plan[1] <= cores]
+    if not fitting:
+        raise ValueError("nothing fits")
+    return max(fitting, key=lambda plan: (plan[0] * throughput[plan], -plan[0] * plan[1]))
+""",
+        ),
         Wrong(
             "oversubscribed",
             """

@@ -57,10 +57,13 @@ def judge(came: object, wanted: object, arguments: Sequence, mimics: Mimics, on:
     raise Failed(told and told.partition("/")[0], expected=wanted, came=came, on=on)
 
 
-def expect_number(came: object, on: str) -> None:
-    """Fail unless a plain, finite number came."""
+def expect_number(came: object, on: str) -> float:
+    """Fail unless a finite number came, plain or in a tensor without dimensions; gives the plain one."""
+    if isinstance(came, torch.Tensor) and came.dim() == 0 and not came.is_complex():
+        came = came.item()
     good = type(came) in (int, float) and math.isfinite(came)
     expect(good, None, "This should be a number.", expected="a finite number", came=came, on=on)
+    return came
 
 
 def pick(mimics: Mimics, *names: str) -> Mimics:
@@ -276,8 +279,7 @@ def draw_net(rng: torch.Generator, compute_s: float, traffic_s: float, floor_s: 
 
 
 def check_bound(session: Session, case: tuple, on: str) -> None:
-    came = session.call("lower_bound_seconds", *case)
-    expect_number(came, on)
+    came = expect_number(session.call("lower_bound_seconds", *case), on)
     judge(came, bound(*case), case, BOUND_MIMICS, on)
 
 
@@ -463,7 +465,7 @@ def _(session, rng):
 
 @CROSSOVER.check("lines that meet far beyond the measured batches")
 def _(session, rng):
-    cpu, gpu = two_lines(rng, draw_int(rng, 20_000, 60_000) + draw(rng, 0.3, 0.7))
+    cpu, gpu = two_lines(rng, draw_int(rng, 200_000, 600_000) + draw(rng, 0.3, 0.7))
     case = points_on(cpu, MEASURED), points_on(gpu, MEASURED)
     on = f"a crossing beyond the largest batch measured, {MEASURED[-1]}"
     judge(ask_for_batch(session, *case, on), cross_fitted(*case), case, {"search-ends-early": lambda *case: None}, on)
@@ -536,8 +538,7 @@ UNIT_MIMICS: Mimics = {f"wrong-hour/{seconds}": mimic_unit(seconds) for seconds 
 
 
 def check_price(session: Session, case: tuple, on: str, mimics: Mimics) -> None:
-    came = session.call("cost_per_million", *case)
-    expect_number(came, on)
+    came = expect_number(session.call("cost_per_million", *case), on)
     judge(came, price(*case), case, mimics | UNIT_MIMICS, on)
 
 
@@ -731,6 +732,10 @@ def _(session, rng):
         on = f"8 cores and {shuffled}"
         expect(came[0] == 2, "tie-more-workers", expected=(2, 2), came=came, on=on)
         expect(came == (2, 2), "tie-more-threads", expected=(2, 2), came=came, on=on)
+    plans = {(4, 1): each, (2, 4): 2 * each, (2, 3): 2 * each}  # fewer workers, though more threads in all
+    came, on = ask_for_plan(session, 8, plans, "plans of equal total"), f"8 cores and {plans}"
+    expect(came[0] == 2, "tie-more-workers", expected=(2, 3), came=came, on=on)
+    expect(came == (2, 3), "tie-more-threads", expected=(2, 3), came=came, on=on)
 
 
 @PLAN.check("says so where nothing fits")
