@@ -444,6 +444,17 @@ def batch_for(t0, c, fraction):
     ],
     "5.2": [
         Wrong(
+            "zero-length-not-told",
+            """
+def masked_pool(x, lengths):
+    if (lengths < 1).any():
+        raise ValueError("every length must be 1 or 2 or more")
+    valid = (torch.arange(x.shape[1]) < lengths[:, None])[..., None]
+    mean = x.masked_fill(~valid, 0).sum(1) / lengths[:, None]
+    return mean, x.masked_fill(~valid, -math.inf).amax(1), x[torch.arange(len(x)), lengths - 1]
+""",
+        ),
+        Wrong(
             "mean-counts-padding",
             POOL_HEAD + "    return x.mean(1), top, last\n",
             "turboderp/exllama#101, triton-inference-server/fastertransformer_backend#53",
@@ -657,6 +668,42 @@ def restore(outputs, batches):
         ),
     ],
     "5.4": [
+        Wrong(
+            "answer-raised",
+            """
+class MicroBatcher:
+    def __init__(self, predict, max_batch):
+        self.predict, self.max_batch, self.queue, self.done, self.count = predict, max_batch, [], {}, 0
+
+    def submit(self, item):
+        self.count += 1
+        self.queue.append((self.count, item))
+        return self.count
+
+    def step(self):
+        batch, self.queue = self.queue[: self.max_batch], self.queue[self.max_batch :]
+        if batch:
+            self.serve(batch)
+
+    def serve(self, batch):
+        try:
+            answers = self.predict([item for _, item in batch])
+        except Exception as error:
+            if len(batch) > 1:
+                for one in batch:
+                    self.serve([one])
+                return
+            answers = [error]
+        for (ticket, _), answer in zip(batch, answers):
+            self.done[ticket] = answer
+
+    def result(self, ticket):
+        answer = self.done.pop(ticket)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+""",
+        ),
         Wrong(
             "one-bad-fails-all",
             BATCHER_HEAD

@@ -281,8 +281,8 @@ def _(session, rng):
 
 @POOL.check("names an item of length 0 in a ValueError")
 def _(session, rng):
-    where = draw_int(rng, 1, 2)
-    lengths = [5, 4, 3]
+    where = draw_int(rng, 6, 9)  # no number that a message has for another reason
+    lengths = [5, 4, 3, 5, 4, 3, 5, 4, 3, 5]
     lengths[where] = 0
     x = make_padded(lengths, 5, 3, 0)
     expect_raises(
@@ -468,16 +468,21 @@ BATCHER = Exercise(
         "one-bad-fails-all": "One bad item took its neighbours with it: they raise an error that is not theirs.",
         "neighbours-left-waiting": "After a batch failed, the good items in it never got an answer.",
         "error-lost": "The bad item's result() should raise the error that predict raised for it.",
+        "answer-raised": "An answer may be anything, also an exception object that predict returned. Whether something "
+        "is an answer or an error depends on how it came, not on its class.",
         "error-returned": "result() returned the error instead of raising it; a caller would take it for an answer.",
         "someone-elses-error": "A bad item raises the error of another one.",
     },
 )
 
 _ANSWERS = {0: None, 1: 0}
+AN_ERROR = 999  # the item whose answer is an exception object
 
 
 def answer_of(value: int) -> object:
-    """What the spy `predict` answers for an item: usually ten times its value, at times None or 0."""
+    """What the spy `predict` answers for an item: usually ten times its value, at times None, 0 or an exception."""
+    if value == AN_ERROR:
+        return ValueError("an answer")
     return _ANSWERS.get(value, value * 10)
 
 
@@ -630,6 +635,17 @@ def _(session, rng):
         on = f"the second result() of an item whose answer is {answer_of(value)!r}"
         kind = event.get("raised", [repr(event.get("value"))])[0]
         expect(_raises(event, "KeyError"), "falsy-answer-lost", expected="a KeyError", came=kind, on=on)
+
+
+@BATCHER.check("an answer may be anything, also an exception object")
+def _(session, rng):
+    script = [["submit", AN_ERROR], ["submit", 7], ["step"], ["result", 0], ["result", 1], ["result", 0]]
+    first, second, again = [event for _, event in _drive(session, 2, script)][-3:]
+    came, wanted = first.get("text", first.get("is error")), "ValueError: an answer"
+    on = "an item whose answer is ValueError('an answer')"
+    expect(first.get("is error") == wanted, "answer-raised", expected=f"{wanted}, returned", came=came, on=on)
+    expect(second.get("value") == 70, "answers-mixed-up", expected=70, came=second.get("value"), on=on)
+    expect(_raises(again, "KeyError"), "answer-kept", expected="a KeyError", came=again.get("value"), on=on)
 
 
 def _expect_outcomes(session, values: list[int], max_batch: int) -> None:
