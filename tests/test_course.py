@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -190,6 +191,30 @@ def test_a_run_reads_claims_and_an_interrupted_one_resumes(runnable):
     broken.write_text(good)
     assert run(fast=True, resume=True) == {"01": "kept", "02": "finished"}
     assert run(fast=True, resume=True) == {"01": "finished", "02": "finished"}, "a complete run leaves nothing to keep"
+
+
+def test_an_interrupted_run_starts_no_further_chapter(runnable, monkeypatch):
+    started = []
+
+    second_may_end = threading.Event()
+
+    def execute(folder, entry, target, values):
+        started.append(entry.number)
+        if entry.number > 1:
+            second_may_end.wait(30)
+        target.write_text('{"cells": []}')
+        return course.ChapterRun(entry, "finished", 0.0, target, [], [])
+
+    def stop(result):
+        threading.Timer(0.5, second_may_end.set).start()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(course, "_execute", execute)
+    chapters = [course.chapter(number) for number in range(1, 10)]
+    with pytest.raises(KeyboardInterrupt):
+        course.run(chapters, fast=True, on_done=stop)
+    assert started in ([1], [1, 2]), "the second may have been under way"
+    assert json.loads((runnable / "build" / "course" / "unfinished.json").read_text()).keys() == {chapters[0].slug}
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ app = typer.Typer(
 )
 
 PASSED, FAILED, NOT_ATTEMPTED, NOT_RUN = 0, 1, 2, 3
+_INTERRUPTED = 130
 _EXIT_CODES = {"passed": PASSED, "failed": FAILED, "not attempted": NOT_ATTEMPTED, "not testable here": NOT_RUN}
 
 
@@ -48,8 +49,8 @@ def main() -> None:
         print(f"pitfalls: {error}", file=sys.stderr)
         sys.exit(NOT_RUN)
     except KeyboardInterrupt:
-        print("pitfalls: interrupted; finished work is kept", file=sys.stderr)
-        sys.exit(130)
+        print("pitfalls: interrupted", file=sys.stderr)
+        sys.exit(_INTERRUPTED)
 
 
 @app.command()
@@ -91,7 +92,11 @@ def run(
             bar.update()
             bar.write(f"{result.chapter.slug}: {result.status}, {result.seconds:.0f} s", file=sys.stderr)
 
-        results = course.run(chosen, fast=fast, jobs=jobs, resume=resume, out=out, on_done=tell)
+        try:
+            results = course.run(chosen, fast=fast, jobs=jobs, resume=resume, out=out, on_done=tell)
+        except KeyboardInterrupt:  # typer would end without a word
+            bar.write("pitfalls: interrupted; --resume keeps the chapters that finished", file=sys.stderr)
+            raise typer.Exit(_INTERRUPTED) from None
     report = course.summary(results)
     if json_file:
         course.write_atomically(json_file, json.dumps(report, indent=1) + "\n")

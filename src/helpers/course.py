@@ -452,14 +452,18 @@ def run(
     finished = {slug: note for slug, note in journal.items() if slug in {c.slug for c in chosen}}
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         futures = {pool.submit(one, entry): entry for entry in chosen}
-        for future in as_completed(futures):
-            result = future.result()
-            done[result.chapter.number] = result
-            if result.status != "failed":
-                key = _run_key(folder, result.chapter, values)
-                finished[result.chapter.slug] = {"key": key, "seconds": result.seconds}
-                write_atomically(journal_path, json.dumps(finished, indent=1))
-            on_done(result)
+        try:
+            for future in as_completed(futures):
+                result = future.result()
+                done[result.chapter.number] = result
+                if result.status != "failed":
+                    key = _run_key(folder, result.chapter, values)
+                    finished[result.chapter.slug] = {"key": key, "seconds": result.seconds}
+                    write_atomically(journal_path, json.dumps(finished, indent=1))
+                on_done(result)
+        except BaseException:  # Ctrl-C above all: the pool would run every chapter that waits before it ends
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     results = [done[number] for number in sorted(done)]
     if all(result.status != "failed" for result in results):
         journal_path.unlink(missing_ok=True)  # complete: the next run measures anew
