@@ -739,6 +739,10 @@ def lazy_where(device):
     assert torch.where(x > 0, x, torch.zeros(2)).device == device
 
 
+def lazy_indexing(device):
+    assert torch.arange(4)[torch.tensor([1, 2], device=device)].shape == (2,)
+
+
 def lazy_batch_norm(device):
     norm = nn.BatchNorm1d(2).to(device)
     norm(torch.tensor([[1.0, 2.0], [3.0, 4.0]]).to(device)).sum().backward()
@@ -790,6 +794,7 @@ DEMONSTRATIONS = {
         "Module.to()": toy_replaces_parameters,
         "mixed devices": lazy_words,
         "torch.where": lazy_where,
+        "indexing": lazy_indexing,
         "torch.cat": raises(RuntimeError, lambda d: torch.cat([torch.ones(1, 2, device=d), torch.ones(1, 2)])),
         "copy_() to the CPU": raises(RuntimeError, lambda d: torch.ones(2).copy_(torch.ones(2, device=d))),
         "BatchNorm": lazy_batch_norm,

@@ -120,6 +120,7 @@ _GAPS = {
         "Module.to()": "replaces the parameters, as on toy",
         "mixed devices": "are refused in other words: Input tensor is not a lazy tensor",
         "torch.where": "mixes devices silently",
+        "indexing": "of a CPU tensor by indices of the device passes, which CUDA refuses",
         "torch.cat": "of mixed devices raises an internal assertion",
         "copy_() to the CPU": "raises an internal assertion; use .cpu()",
         "BatchNorm": "does not update its running statistics",
