@@ -176,7 +176,7 @@ class Comparison(display.Shown):
         if verdict == FASTER:
             return f"{name} is {self._times(speedup)} faster than {other} {self._evidence(speedup)}"
         if verdict == SAME:
-            return f"no practical difference between {name} and {other} {self._evidence(speedup)}"
+            return f"no practical difference between {name} and {other} {self._evidence(ratio)}"
         reason = self.refusal(name, than)
         evidence = f"({reason})" if reason else self._evidence(speedup)
         return f"too noisy to tell whether {name} is faster than {other} {evidence}"
