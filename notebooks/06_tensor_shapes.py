@@ -83,8 +83,8 @@ figures.strides({"a": a, "a.t()": a.t(), "a.t().contiguous()": a.t().contiguous(
 
 # %% [markdown]
 # The transpose moved nothing; reading it jumps at every step. `contiguous()` paid for a copy, so that reading is a walk
-# again. `view` never jumps and never moves anything: it breaks the same line of numbers elsewhere. Its colours run as
-# in `a`, which for a transpose is the mistake.
+# again. `view` moves nothing either and keeps the reading order: it breaks the same line of numbers elsewhere. Its
+# colours run as in `a`, which for a transpose is the mistake.
 #
 # ## Who copies?
 # One question settles it: can the old storage, with *some* size and stride, be read in the new order? If so, a
@@ -182,9 +182,9 @@ print("x.transpose(0, 1).reshape(3, 20)")
 show_rows(evidence.row_dependencies(lambda x: x.transpose(0, 1).reshape(3, 20), x, in_dim=1))
 
 # %% [markdown]
-# The first way feeds every sample with parts of the others. In attention the same slip hides better: after the heads
-# have worked, (B, heads, T, D) must become (B, T, heads·D), and a `reshape` does produce that shape. In a causal block,
-# position `t` may read positions up to `t`:
+# The first way feeds every sample with parts of the others. In attention the same slip hides better. The features are
+# split over heads that work apart; afterwards (B, heads, T, D) must become (B, T, heads·D), and a `reshape` does
+# produce that shape. In a causal block, which predicts what comes next, position `t` may read positions up to `t`:
 
 # %%
 from torch.nn import functional as F
@@ -453,9 +453,14 @@ claim("6.1").judge(
 # - Tensor views: <https://docs.pytorch.org/docs/stable/tensor_view.html>. Broadcasting:
 #   <https://docs.pytorch.org/docs/stable/notes/broadcasting.html>. `Tensor.view`, with the rule above:
 #   <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.view.html>
-# - Reports behind this chapter: jsbaan/transformer-from-scratch PR#6 (merge without transpose), rish-16/tokenlearner#1
-#   (view for transpose), pytorch#19699 and discuss.pytorch.org topic 160720 (the broadcast loss), NVIDIA/tacotron2
-#   PR#303 and layumi/Person_reID#77 (the batch of one).
+# - Reports behind this chapter:
+#   [jsbaan/transformer-from-scratch#6](https://github.com/jsbaan/transformer-from-scratch/pull/6) (merge without
+#   transpose),
+#   [rish-16/tokenlearner-pytorch#1](https://github.com/rish-16/tokenlearner-pytorch/issues/1) (view for transpose),
+#   [pytorch#19699](https://github.com/pytorch/pytorch/issues/19699) and
+#   [a forum thread](https://discuss.pytorch.org/t/160720) (the broadcast loss),
+#   [NVIDIA/tacotron2#303](https://github.com/NVIDIA/tacotron2/pull/303) and
+#   [layumi/Person_reID#77](https://github.com/layumi/Person_reID_baseline_pytorch/issues/77) (the batch of one).
 
 # %% tags=["nbval-ignore-output"]
 from helpers import wrap_up
