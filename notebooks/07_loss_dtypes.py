@@ -74,8 +74,8 @@ for classes in (2, 4, 10, 1000):
     print(f"{classes:4} classes: floor {measured:.4f}, by the formula {math.log(math.e + classes - 1) - 1:.4f}")
 
 # %% [markdown]
-# A public bug report (SciCo#2) names a floor that matches the second row. The floor is the harmless half. A confident
-# wrong answer should be corrected the most; we look at the gradient it gets.
+# A [public bug report](https://github.com/ariecattan/SciCo/issues/2) names a floor that matches the second row. The
+# floor is the harmless half. A confident wrong answer should be corrected the most; we look at the gradient it gets.
 
 # %%
 z = torch.zeros(1, 10)
@@ -125,10 +125,10 @@ with expected_error(RuntimeError):  # an integer prediction; NotImplementedError
     F.mse_loss(indices, indices)
 
 # %% [markdown]
-# Two entries are worth remembering. Bytes are indices where there is one for each row, and refused where there is one
-# for each pixel. And MSE is the lenient one: recent releases promote whatever comes, older ones fail in backward where
-# the dtypes differ. An integer *prediction* trains nowhere, and two integers are too much even for MSE. Whatever the
-# release calls it, it is a `RuntimeError`.
+# Two entries are worth remembering. Bytes (uint8) are indices where there is one for each row, and refused where there
+# is one for each pixel. And MSE is the lenient one: recent releases promote whatever comes, older ones fail in backward
+# where the dtypes differ. An integer *prediction* trains nowhere, and two integers are too much even for MSE. Whatever
+# the release calls it, it is a `RuntimeError`.
 #
 # So much for "float for both". The article adds that `BCELoss` is the *summed* cross entropy:
 
@@ -232,9 +232,9 @@ curves = {form: [loss_and_gradient(form, z, 0.0)[1] for z in zs] for form in sho
 figures.line_chart(zs, curves, "logit (target 0: the further right, the more wrong)", "gradient")
 
 # %% [markdown]
-# BCE grows with the error and stays; written through the sigmoid, it falls off a cliff. MSE carries a factor $p(1-p)$
-# and fades on both sides, in any dtype. How long does it take to come back from a wrong start? We count steps of
-# gradient descent with rate 1, target 1, until the logit is positive.
+# The gradient of BCE grows with the error and stays; written through the sigmoid, it falls off a cliff. That of MSE
+# carries a factor $p(1-p)$ and fades on both sides, in any dtype. How long does it take to come back from a wrong
+# start? We count steps of gradient descent with rate 1, target 1, until the logit is positive.
 
 # %%
 for start in (-4.0, -6.0, -8.0):
@@ -284,9 +284,10 @@ print(f"one-hot {as_rows:.4f}: the sum over the rows, {same(as_rows, total / len
 guess.reveal("yes" if same(as_indices, as_rows) else "no")
 
 # %% [markdown]
-# Same numerator, other divisor, and no warning (pytorch#107680). Whoever moves from indices to soft labels or mixup
-# changes the scale of the weighted loss, and with it every step, without touching the learning rate. Without weights
-# the two agree. Two more divisors:
+# Same numerator, other divisor, and no warning
+# ([pytorch#107680](https://github.com/pytorch/pytorch/issues/107680)). Whoever moves from indices to soft labels or
+# mixup changes the scale of the weighted loss, and with it every step, without touching the learning rate. Without
+# weights the two agree. Two more divisors:
 
 # %%
 padded = classes.masked_fill(torch.tensor([False, True, False, True]), -100)
@@ -323,7 +324,7 @@ print("with 4 steps and 4 classes it runs, and equals the right loss:", same(sil
 
 # %% [markdown]
 # **One output unit.** Softmax over one number is 1, whatever the number. With a float target of shape (batch, 1)
-# nothing raises, and nothing is learned, ever (APPFL#60).
+# nothing raises, and nothing is learned, ever ([APPFL#60](https://github.com/APPFL/APPFL/issues/60)).
 
 
 # %%
@@ -417,9 +418,13 @@ else:
 # - `BCELoss`, with the clamp: <https://docs.pytorch.org/docs/stable/generated/torch.nn.BCELoss.html>
 # - Autocast and `BCELoss`: <https://docs.pytorch.org/docs/stable/amp.html>
 # - `BCEWithLogitsLoss`: <https://docs.pytorch.org/docs/stable/generated/torch.nn.BCEWithLogitsLoss.html>
-# - Reports behind this chapter: ariecattan/SciCo#2 and lightning-bolts#654 (softmax twice), bhanML/Co-teaching#4
-#   (log_softmax twice), pytorch#107680 (the divisor), pytorch#70348 and #116349 (every row ignored), APPFL#60 (one
-#   unit), pytorch#842 and #45373 (Long labels).
+# - Further reports behind this chapter:
+#   [lightning-bolts#662](https://github.com/Lightning-Universe/lightning-bolts/issues/662) (softmax twice),
+#   [bhanML/Co-teaching#4](https://github.com/bhanML/Co-teaching/issues/4) (log_softmax twice),
+#   [pytorch#70348](https://github.com/pytorch/pytorch/issues/70348) and
+#   [pytorch#116349](https://github.com/pytorch/pytorch/issues/116349) (every row ignored),
+#   [pytorch#842](https://github.com/pytorch/pytorch/issues/842) and
+#   [pytorch#45373](https://github.com/pytorch/pytorch/issues/45373) (Long labels).
 
 # %% tags=["nbval-ignore-output"]
 from helpers import wrap_up
