@@ -45,8 +45,8 @@ class BrokenTower(nn.Module):
 # - `state_dict()` holds `scale`, `blocks.0.0.weight`, `blocks.0.0.bias` (and so on for each block),
 #   `heads.a.weight`, `heads.a.bias`, `heads.b.weight`, `heads.b.bias`, before and after a forward pass. Nothing else.
 # - `scale` is a constant: a buffer, not a parameter. The mask is in no checkpoint.
-# - Inside a parent that is moved it moves whole, also when it ran on the CPU before. `parent.half()` and
-#   `parent.eval()` reach everything.
+# - Inside a parent that is moved it moves whole, there and back, also when it ran on the CPU before. `parent.half()`,
+#   `parent.double()` and `parent.eval()` reach everything, also after a use.
 
 
 # %%

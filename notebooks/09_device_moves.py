@@ -36,7 +36,7 @@ from helpers import devices, expected_error, second_device
 second = second_device("toy" if device == "cpu" else device)
 there = second.device
 refused = expected_error if second else lambda *kinds: contextlib.suppress(Exception)
-print(second if second else f"{second} What follows about devices is not testable here.")
+print(second if second else f"{second} Both memories are the CPU's: what is said of devices is not testable here.")
 for what, happens in devices.gaps(second.kind)[:3]:
     print(f"  unlike CUDA, {what} {happens}")
 
@@ -563,9 +563,14 @@ else:
 # - CUDA semantics, asynchronous execution and pinned memory:
 #   <https://docs.pytorch.org/docs/stable/notes/cuda.html>
 # - Meta device: <https://docs.pytorch.org/docs/stable/meta.html>
-# - Reports behind this chapter: pytorch#15005 and pytorch#131861 (lists of layers), pytorch/audio#457 and
-#   torchgeo#3232 (tensors that are no buffers), unit8co/darts#3052 (`_apply` overridden), microsoft/Cream#2 and
-#   rasbt/LLMs-from-scratch#232 (resume with state left behind).
+# - Reports behind this chapter: [pytorch#15005](https://github.com/pytorch/pytorch/issues/15005) and
+#   [pytorch#131861](https://github.com/pytorch/pytorch/issues/131861) (lists of layers),
+#   [pytorch/audio#457](https://github.com/pytorch/audio/pull/457) and
+#   [torchgeo#3232](https://github.com/torchgeo/torchgeo/pull/3232) (tensors that are no buffers),
+#   [unit8co/darts#3052](https://github.com/unit8co/darts/issues/3052) (`_apply` overridden),
+#   [microsoft/Cream#2](https://github.com/microsoft/Cream/issues/2) and
+#   [rasbt/LLMs-from-scratch#232](https://github.com/rasbt/LLMs-from-scratch/issues/232) (resume with state left
+#   behind).
 
 # %% tags=["nbval-ignore-output"]
 from helpers import wrap_up
