@@ -154,6 +154,12 @@ def test_start_never_overwrites_work_in_a_newer_version(tiny):
     assert "my answer" in newer.read_text()
 
 
+def test_a_file_that_cannot_be_written_whole_leaves_no_part(tmp_path):
+    with pytest.raises(UnicodeEncodeError):
+        course.write_atomically(tmp_path / "copy.ipynb", "\ud800")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_start_survives_a_damaged_record_of_what_was_shipped(tiny):
     copies(tiny)
     (tiny / "work" / ".shipped.json").write_text("not json")

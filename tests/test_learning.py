@@ -107,6 +107,17 @@ def test_a_home_that_cannot_be_written_costs_the_record_alone(home, capsys):
     assert "passed" in out and "not saved" in out
 
 
+def test_hints_go_on_where_a_home_cannot_be_written(home, capsys):
+    home.write_text("a file, not a folder")
+    exercises.hint("1.2")
+    exercises.hint("1.2")
+    out = capsys.readouterr().out
+    assert "Hint 1 of" in out and "Hint 2 of" in out
+    exercises.reset_progress("1.2")
+    exercises.hint("1.2")
+    assert "Hint 1 of" in capsys.readouterr().out
+
+
 def test_digits_of_other_kinds_are_no_exercise():
     with pytest.raises(exercises.UnknownExerciseError):
         exercises.find_exercise("\u00b2.1")

@@ -98,9 +98,9 @@ def run(
             bar.write("pitfalls: interrupted; --resume keeps the chapters that finished", file=sys.stderr)
             raise typer.Exit(_INTERRUPTED) from None
     report = course.summary(results)
+    _print_report(report)  # first: what took minutes is shown even where the file cannot be written
     if json_file:
         course.write_atomically(json_file, json.dumps(report, indent=1) + "\n")
-    _print_report(report)
     if any(result.status == "failed" for result in results):
         raise typer.Exit(FAILED)
 

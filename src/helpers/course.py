@@ -311,8 +311,12 @@ def write_atomically(path: Path, content: str) -> None:
     """Write a text file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part-{os.getpid()}")
-    part.write_text(content, encoding="utf-8")
-    os.replace(part, path)
+    try:
+        part.write_text(content, encoding="utf-8")
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)  # a full disk should not get fuller
+        raise
 
 
 # --- the learner's copies --------------------------------------------------------------------------------

@@ -550,8 +550,10 @@ def progress(chapter: int | None = None) -> None:
 
 def reset_progress(exercise_id: str) -> None:
     """Forget state, points and hints of one exercise."""
-    with contextlib.suppress(FileNotFoundError):
-        _record_path(find_exercise(exercise_id).id).unlink()
+    path = _record_path(find_exercise(exercise_id).id)
+    _unsaved.pop(path, None)
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        path.unlink()
 
 
 # --- progress, one small file an exercise ----------------------------------------------------------------
@@ -567,10 +569,15 @@ def _record_path(exercise_id: str) -> Path:
     return progress_folder() / f"{exercise_id}.json"
 
 
+_unsaved: dict[Path, dict] = {}  # records of this process that could not be written, so that hints go on
+
+
 def _read_record(exercise_id: str) -> dict:
     """Read one exercise's record; a file that cannot be read is set aside and reported, never overwritten."""
     blank = {"state": NOT_ATTEMPTED, "points": 0, "attempts": 0, "hints": 0}
     path = _record_path(exercise_id)
+    if path in _unsaved:
+        return dict(_unsaved[path])
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         good = set(record) == set(blank) and record["state"] in _STATE_COLOURS
@@ -597,5 +604,9 @@ def _write_record(exercise_id: str, record: dict) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         part.write_text(json.dumps(record), encoding="utf-8")
         os.replace(part, path)
+        _unsaved.pop(path, None)
     except OSError as error:
+        _unsaved[path] = dict(record)
+        with contextlib.suppress(OSError):
+            part.unlink()
         print(f"Progress was not saved ({error}).")
