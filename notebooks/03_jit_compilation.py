@@ -13,7 +13,7 @@ budget_s: float = 2.0  # seconds that one timing comparison may take
 device: str = "auto"  # taken like in every chapter; this one runs on the CPU
 record: bool = False  # keep results for readers without this machine
 fast: bool = False  # small budgets: a quick look
-inductor: bool = False  # generate machine code too: needs a C++ compiler, takes minutes the first time
+inductor: bool = False  # generate machine code too: needs a C++ compiler, and up to a minute the first time
 
 # %% tags=["nbval-ignore-output"]
 from helpers import preflight
@@ -22,8 +22,8 @@ preflight("03", budget_s=budget_s, device=device, record=record, fast=fast)
 
 # %% [markdown]
 # ## A trace that lies
-# The model turns over signals that were recorded with the wrong polarity. To trace it means to run it once on an
-# example and to write down the operations that ran.
+# The model turns over signals that were recorded with the wrong polarity. TorchScript, PyTorch's older compiler, can
+# *trace* it: run it once on an example and write down the operations that ran.
 
 # %%
 import warnings
@@ -170,8 +170,8 @@ with expected_error(RuntimeError):
     whole(upright)
 
 # %% [markdown]
-# The article warns that a model with conditions does not work. TorchScript has a second front end, `script`, which
-# reads the source code instead of watching a run. All four on trial:
+# A widely copied article warns that a model with conditions does not work. TorchScript has a second front end,
+# `script`, which reads the source code instead of watching a run. All four on trial:
 
 # %%
 from helpers import claim, finding
@@ -260,8 +260,8 @@ needs_fixed_shapes = backend.compiles > 1
 
 # %% [markdown]
 # Or, with `fullgraph=True`, let the limit raise instead. Or, once warmed up, forbid any
-# [recompilation](../docs/glossary.md#recompilation). The error then names the guard that failed, which makes it the
-# best alarm for a service:
+# [recompilation](../docs/glossary.md#recompilation). The error then names the guard that failed (not yet in torch 2.6),
+# which makes it the best alarm for a service:
 
 # %% tags=["nbval-ignore-output"]
 torch.compiler.reset()
@@ -424,7 +424,8 @@ print("shown by default:", len(told))
 
 # %% [markdown]
 # **A Python number on a module is a constant.** The compiler guards it, so a counter or a schedule in `forward` asks
-# for a new graph at its next value. A tensor is data and may change. Exercise 4 wants the cure.
+# for a new graph at its next value. (Torch 2.6 makes such an integer symbolic at its second value.) A tensor is data
+# and may change. Exercise 4 wants the cure.
 
 
 # %%
@@ -502,9 +503,12 @@ print(f"2 calls, {backend.compiles} compilations")
 # - Dynamic shapes:
 #   <https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/torch.compiler_dynamic_shapes.html>; `torch.export`:
 #   <https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/export.html>
-# - Reports behind this chapter: pytorch#22485 and pytorch#59530 (frozen branches and loops), pytorch#128319 (a counter
-#   recompiles), NVIDIA/TensorRT-LLM#6142 (limit hit, silently eager), pytorch#133653 (example of one row),
-#   pytorch#190286 (dispatch modes).
+# - Reports behind this chapter: [pytorch#22485](https://github.com/pytorch/pytorch/issues/22485) and
+#   [pytorch#59530](https://github.com/pytorch/pytorch/issues/59530) (frozen branches and loops),
+#   [pytorch#128319](https://github.com/pytorch/pytorch/issues/128319) (a counter recompiles),
+#   [NVIDIA/TensorRT-LLM#6142](https://github.com/NVIDIA/TensorRT-LLM/issues/6142) (limit hit, silently eager),
+#   [pytorch#133653](https://github.com/pytorch/pytorch/issues/133653) (example of one row),
+#   [pytorch#190286](https://github.com/pytorch/pytorch/issues/190286) (dispatch modes).
 
 # %% tags=["nbval-ignore-output"]
 from helpers import wrap_up

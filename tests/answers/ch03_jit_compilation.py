@@ -238,6 +238,14 @@ def lying_input(traced, module):
     ],
     "3.2": [
         Wrong(
+            "epsilon-added",
+            """
+def branchless(x):
+    total = x.sum()
+    return torch.where(total > 0, x / (total.clamp(min=0) + 1e-6).sqrt(), -2 * x)
+""",
+        ),
+        Wrong(
             "still-breaks",
             """
 def branchless(x):
@@ -423,6 +431,20 @@ def prepare(fn, backend):
         ),
     ],
     "3.4": [
+        Wrong(
+            "count-is-trained",
+            """
+class CountingLayer(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+        self.calls = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x):
+        self.calls += 1
+        return self.layer(x)
+""",
+        ),
         Wrong(
             "int-attribute",
             """
