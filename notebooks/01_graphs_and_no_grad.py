@@ -68,8 +68,11 @@ from helpers import figures
 figures.draw_graph(model(images), model)
 
 # %% [markdown]
-# Each box at the end of a branch is a parameter. The input has none: nobody asked for its gradient. The article says
-# the graph links every variable; we test three.
+# Each box at the end of a branch is a parameter; `Addmm` and `T` are what a `Linear` becomes: a multiplication with a
+# sum, and its weight transposed. The input has no box: nobody asked for its gradient.
+#
+# The course tests what two widely copied articles say. The first says that the graph links every variable; we test
+# three.
 
 # %%
 from helpers import claim
