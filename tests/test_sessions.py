@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 import time
 import types
@@ -339,10 +340,14 @@ def test_a_learner_s_code_is_a_real_module(tmp_path):
     assert sys.modules[sessions.load_learner(path).f()] is not None
 
 
-@pytest.mark.parametrize("name", ["a.txt", "broken.ipynb"])
-def test_other_files_are_refused(tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("a.txt", "{}"), ("broken.ipynb", "{}"), ("list.ipynb", "[1]"), ("deep.ipynb", "[" * 100_000)],
+    ids=["text", "no cells", "list", "deep"],
+)
+def test_other_files_are_refused(tmp_path, name, text):
     path = tmp_path / name
-    path.write_text("{}")
+    path.write_text(text)
     with pytest.raises(ValueError, match=name):
         sessions.read_cells(path)
 
@@ -385,6 +390,7 @@ def test_a_text_of_another_class_is_told_as_plain_text():
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot copy a process")
 def test_a_process_left_behind_by_an_answer_delays_nothing(tmp_path):
     path = tmp_path / "answer.py"
     path.write_text("import os, time\ndef f():\n    if os.fork() == 0:\n        time.sleep(300)\n    os._exit(1)\n")

@@ -266,7 +266,7 @@ def read_cells(path: Path) -> list[tuple[str, int]]:
         notebook = json.loads(path.read_text(encoding="utf-8-sig"))
         cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
         sources = ["".join(cell["source"]) for cell in cells]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, RecursionError, TypeError, ValueError) as error:
         raise ValueError(f"{path.name} is not a readable notebook: {error}") from None
     return [(_without_magics(source), 1) for source in sources]
 
