@@ -176,7 +176,6 @@ wide_guess.reveal(limits["wide net", 1])
 
 # %%
 print("the wide net at batch 1 waits for", limits["wide net", 1])
-print("the conv net at batch 32 waits for", limits["conv net", 32])
 
 # %% [markdown]
 # ## The impossible benchmark
@@ -280,9 +279,8 @@ for name, variables in {"as installed": {}, "OMP_WAIT_POLICY=PASSIVE": {"OMP_WAI
 # %% [markdown]
 # Threads help where each has enough to do. Where [threads outnumber free cores](../docs/glossary.md#oversubscription),
 # they wait at a barrier for one that is not running, and the usual OpenMP runtime waits by spinning, on the core the
-# other one needs. On a busy machine this
-# can turn microseconds into tens of milliseconds. `OMP_WAIT_POLICY=PASSIVE`, set before PyTorch starts, makes them
-# sleep.
+# other one needs. On a busy machine this can turn microseconds into tens of milliseconds. `OMP_WAIT_POLICY=PASSIVE`,
+# set before PyTorch starts, makes them sleep.
 #
 # In a server, workers multiply. The number that PyTorch takes by itself follows the CPU affinity, not a CPU quota: a
 # container limited by quota still counts the cores of its host. These are the plans that fill eight cores:
@@ -552,8 +550,12 @@ else:
 # - CUDA semantics, "Asynchronous execution": <https://docs.pytorch.org/docs/stable/notes/cuda.html>
 # - CPU threading: <https://docs.pytorch.org/docs/stable/notes/cpu_threading_torchscript_inference.html>
 # - The table of the impossible benchmark: <https://ogeek.cn/qa/?qa=1048144>
-# - Reports behind this chapter: pytorch#80129, haofeixu/aanet#22 (timed without a synchronise), pytorch#19163, #93247
-#   (workers times threads), #146508, #118499 (half precision without instructions for it).
+# - Reports behind this chapter: [pytorch#80129](https://github.com/pytorch/pytorch/issues/80129),
+#   [haofeixu/aanet#22](https://github.com/haofeixu/aanet/issues/22) (timed without a synchronise),
+#   [pytorch#19163](https://github.com/pytorch/pytorch/issues/19163),
+#   [pytorch#93247](https://github.com/pytorch/pytorch/issues/93247) (workers times threads),
+#   [pytorch#146508](https://github.com/pytorch/pytorch/issues/146508),
+#   [pytorch#118499](https://github.com/pytorch/pytorch/issues/118499) (half precision without instructions for it).
 
 # %% tags=["nbval-ignore-output"]
 from helpers import wrap_up

@@ -696,6 +696,21 @@ def plan_workers(cores, throughput):
             "tie-more-workers",
             """
 def plan_workers(cores, throughput):
+    return max((p for p in throughput if p[0] * p[1] <= cores), key=lambda plan: plan[0] * throughput[plan])
+""",
+        ),
+        Wrong(
+            "tie-more-threads",
+            """
+def plan_workers(cores, throughput):
+    fitting = [p for p in throughput if p[0] * p[1] <= cores]
+    return sorted(fitting, key=lambda plan: plan[0] * throughput[plan])[-1]
+""",
+        ),
+        Wrong(
+            "tie-more-workers",
+            """
+def plan_workers(cores, throughput):
     fitting = [p for p in throughput if p[0] * p[1] <= cores]
     if not fitting:
         raise ValueError("nothing fits")

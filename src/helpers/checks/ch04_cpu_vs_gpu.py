@@ -724,10 +724,14 @@ def _(session, rng):
 def _(session, rng):
     each = float(2 ** draw_int(rng, 4, 8))
     plans = {(4, 2): each, (2, 2): 2 * each, (2, 4): 2 * each, (2, 3): 2 * each, (8, 1): each / 2, (1, 1): each}
-    names = list(plans)
+    names, best = list(plans), max(workers * each for (workers, _), each in plans.items())
     for _ in range(2):
-        order = torch.randperm(len(names), generator=rng).tolist()
-        shuffled = {names[i]: plans[names[i]] for i in order}
+        while True:  # the first and the last of the equal plans are wrong, so that no luck with the order passes
+            order = torch.randperm(len(names), generator=rng).tolist()
+            shuffled = {names[i]: plans[names[i]] for i in order}
+            tied = [plan for plan in shuffled if plan[0] * plans[plan] == best]
+            if tied[0][0] > 2 and tied[-1][0] == 2 and tied[-1] != (2, 2):
+                break
         came = ask_for_plan(session, 8, shuffled, "plans of equal total")
         on = f"8 cores and {shuffled}"
         expect(came[0] == 2, "tie-more-workers", expected=(2, 2), came=came, on=on)
