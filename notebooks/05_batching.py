@@ -46,7 +46,7 @@ with torch.inference_mode():
 # The number of operations stays, the arithmetic grows with the batch. So a call's time has two parts:
 # $t(b) = t_0 + c \cdot b$. Python, dispatch and the reading of weights are paid once; each item adds
 # [its own $c$](../docs/glossary.md#item-cost). A batch shares [$t_0$](../docs/glossary.md#fixed-cost) and nothing
-# else. The article promises a gain of as many times as there are objects.
+# else. A widely copied article promises a gain of as many times as there are objects.
 
 # %%
 from helpers import predict
@@ -103,9 +103,9 @@ conv_throughput, conv_t0, conv_c = fit(conv_calls, conv_sizes)
 figures.throughput_curve(conv_sizes, conv_throughput, (conv_t0, conv_c), unit="images per ms")
 
 # %% [markdown]
-# Both curves flatten. The MLP's does so late, because each item adds little to the fixed cost; the convolutions are
-# near their limit from the start. Beyond the bend, bigger batches cost latency and memory and bring hardly any
-# throughput.
+# Both curves flatten. The MLP's does so late, because each item adds little to the fixed cost; that of the
+# convolutions after a few images, because each brings much arithmetic of its own. Beyond the bend, bigger batches cost
+# latency and memory and bring hardly any throughput.
 #
 # How far up is a given batch? It reaches $b / (b + t_0/c)$ of the limit. For a call with $t_0 = 8c$:
 
@@ -504,9 +504,12 @@ else:
 #   <https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html>
 # - Triton's batcher, which by default does not delay:
 #   <https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide/docs/batcher.html>
-# - Reports behind this chapter: turboderp/exllama#101 and triton-inference-server/fastertransformer_backend#53 (a
-#   padded batch answers otherwise than single calls), huggingface/transformers#46773 (the mask was skipped for a batch
-#   of one), ggml-org/llama.cpp#4479 (other batch size, other rounding).
+# - Reports behind this chapter: [turboderp/exllama#101](https://github.com/turboderp/exllama/issues/101) and
+#   [triton-inference-server/fastertransformer_backend#53](https://github.com/triton-inference-server/fastertransformer_backend/issues/53)
+#   (a padded batch answers otherwise than single calls),
+#   [huggingface/transformers#46773](https://github.com/huggingface/transformers/issues/46773) (the mask was skipped
+#   for a batch of one), [ggml-org/llama.cpp#4479](https://github.com/ggml-org/llama.cpp/issues/4479) (other batch
+#   size, other rounding).
 
 # %% tags=["nbval-ignore-output"]
 from helpers import wrap_up

@@ -382,6 +382,7 @@ def batch_for(t0, c, fraction):
 """,
             "article A, claim 5.1",
         ),
+        Wrong("ratio-on-its-head", GAIN_BATCH + "def max_gain(t0, c):\n    return 1 + c / t0\n"),
         Wrong("forgets-own-item", GAIN_BATCH + "def max_gain(t0, c):\n    return t0 / c\n"),
         Wrong("throughput-not-gain", GAIN_BATCH + "def max_gain(t0, c):\n    return 1 / c\n"),
         Wrong(

@@ -31,6 +31,8 @@ GAIN = Exercise(
         "linear-gain": "You expect a batch of b to gain b times. That would need items that cost nothing: each still "
         "adds c. What does a call take once c·b is far above t0?",
         "forgets-own-item": "This is t0/c. The call you compare with has one item in it and takes t0 + c, not t0.",
+        "ratio-on-its-head": "This is 1 + c/t0. The gain is large where the fixed cost is large beside the cost of an "
+        "item: which of the two is shared by the batch?",
         "throughput-not-gain": "This is 1/c, the limit of the throughput in items per second. The gain is relative to "
         "the throughput of calls with one item.",
         "rounded-down": "This batch does not reach the fraction. The smallest that does is rounded up.",
@@ -60,6 +62,7 @@ def _(session, rng):
         came, expected = session.probe(ask_number, "max_gain", t0, c), 1 + t0 / c
         if isinstance(came, (int, float)) and not isinstance(came, bool):
             known = {math.inf: "linear-gain", t0 / c: "forgets-own-item", 1 / c: "throughput-not-gain"}
+            known[1 + c / t0] = "ratio-on-its-head"
             for value, misconception in known.items():
                 if came == value or math.isclose(came, value, rel_tol=1e-9):
                     raise Failed(misconception, expected=expected, came=came, on=on)
