@@ -279,3 +279,19 @@ def test_expect_raises_wants_class_and_words(tmp_path):
     for request, kind, words in [("f", "KeyError", []), ("f", "ValueError", ["7"]), ("g", "ValueError", [])]:
         with pytest.raises(Failed):
             expect_raises(lambda request=request: session.call(request), kind, "x", mentions=words)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("in '/srv/a b/ipykernel_7/24.py', line 5", "in '24.py', line 5"),
+        (r"in D:\courses\24.py: no", "in 24.py: no"),
+        ("shape (3, 1/2) of a.b/c", "shape (3, 1/2) of a.b/c"),
+    ],
+)
+def test_an_expected_error_names_no_folder_of_this_machine(capsys, text, shown):
+    from helpers import expected_error
+
+    with expected_error(RuntimeError):
+        raise RuntimeError(text)
+    assert capsys.readouterr().out == f"RuntimeError: {shown}\n"

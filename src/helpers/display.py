@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import html
+import re
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -94,9 +95,13 @@ def show_picture(png: bytes, alt: str, table: tuple[Sequence[str], Sequence[Sequ
     display(HTML(_details(alt, columns, cells)))
 
 
+# The folder before a .py file's name; between quotes it may hold spaces.
+_FOLDER = re.compile(r"""(?<=')[^']*[\\/](?=[^\\/']+\.py')|[^\s'"]*[\\/](?=[^\\/\s'"]+\.py\b)""")
+
+
 @contextlib.contextmanager
 def expected_error(*kinds: type[BaseException]) -> Iterator[list[BaseException]]:
-    """Catch an error that the cell is meant to raise, and print its class and first line.
+    """Catch an error that the cell is meant to raise, and print its class and first line, files by name alone.
 
     Yields a list that holds the error afterwards.
 
@@ -110,7 +115,7 @@ def expected_error(*kinds: type[BaseException]) -> Iterator[list[BaseException]]
     except wanted as error:
         caught.append(error)
         first_line = (str(error).strip().splitlines() or [""])[0]
-        print(f"{type(error).__name__}: {first_line}")
+        print(f"{type(error).__name__}: {_FOLDER.sub('', first_line)}")
         return
     names = " or ".join(kind.__name__ for kind in kinds) or "an error"
     raise AssertionError(f"expected {names}, but nothing was raised")
