@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
-TERMS = {a: int(n) for a, n in re.findall(r'<a id="([\w-]+)"></a>\n\*\*[^*]+\*\* \((\d)\)', TEXT)}
+TERMS = {a: int(n) for a, n in re.findall(r'<a id="([\w-]+)"></a>\n\*\*[^*]+\*\* \((\d+)\)', TEXT)}
 CHAPTERS = {int(path.name[:2]): path.read_text(encoding="utf-8") for path in (ROOT / "notebooks").glob("*.py")}
 
 
