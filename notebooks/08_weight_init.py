@@ -335,10 +335,11 @@ if accuracy:
 # seeds. And we tried one split of the data and one learning rate, tuned for neither start.
 #
 # ## The sibling suspect
-# Now the public case. A forum thread reports an error several times that of an identical Keras model, and collects the
-# suspects of many such threads: initialisation, Adam, seeds, too few epochs. In the posted code the model gives (32, 1)
-# and the targets are (32,), the bug of chapter 6. We put two suspects on trial, so there are four combinations. As in
-# the thread, a net with one hidden layer learns $y=\sum_i \sin x_i$ of ten inputs, scaled to 0..1.
+# Now the public case. A [forum thread](https://discuss.pytorch.org/t/160720) reports an error several times that of an
+# identical Keras model, and collects the suspects of many such threads: initialisation, Adam, seeds, too few epochs. In
+# the posted code the model gives (32, 1) and the targets are (32,), the bug of chapter 6. We put two suspects on trial,
+# so there are four combinations. As in the thread, a net with one hidden layer learns $y=\sum_i \sin x_i$ of ten
+# inputs, scaled to 0..1.
 
 # %%
 guess = predict(
@@ -478,8 +479,12 @@ print("MultiheadAttention's do:  ", not nn.MultiheadAttention(8, 2).in_proj_bias
 # ## Sources
 # - `torch.nn.init`: <https://docs.pytorch.org/docs/stable/nn.init.html>. The fill:
 #   <https://docs.pytorch.org/docs/stable/deterministic.html>
-# - Reports behind this chapter: discuss.pytorch.org topic 160720 and jsboige/CoursIA PR#926 (judged under a broadcast
-#   loss), pytorch#57109 and pytorch#15314 (why √5), hopwise#271, STALE#16 and CLIP#15 (parameters nobody filled).
+# - Further reports behind this chapter: [jsboige/CoursIA#926](https://github.com/jsboige/CoursIA/pull/926) (judged
+#   under a broadcast loss), [pytorch#57109](https://github.com/pytorch/pytorch/issues/57109) and
+#   [pytorch#15314](https://github.com/pytorch/pytorch/issues/15314) (why √5),
+#   [tail-unica/hopwise#271](https://github.com/tail-unica/hopwise/issues/271),
+#   [sauradip/STALE#16](https://github.com/sauradip/STALE/issues/16) and
+#   [openai/CLIP#15](https://github.com/openai/CLIP/issues/15) (parameters nobody filled).
 
 # %% tags=["nbval-ignore-output"]
 from helpers import wrap_up
