@@ -290,7 +290,11 @@ print(f"32 calls with one shape: {tuner.tunings} tuning")
 torch.manual_seed(0)
 sides = {"fixed": [40] * 6, "two sizes": [40, 48] * 3, "all different": range(36, 48, 2)}
 streams = {name: [torch.randn(1, 8, side, side) for side in numbers] for name, numbers in sides.items()}
-guess = predict("varying", "Six images, no two of one size: is the tuned run faster?", ["faster", "slower"])
+guess = predict(
+    "varying",
+    "Six images, no two of one size: is the tuned run faster?",
+    ["faster", "slower", "no practical difference"],
+)
 
 # %%
 few = {name: algorithms[name] for name in ("default", "FFT", "channels_last")}

@@ -61,6 +61,12 @@ def test_the_truth_must_be_an_option():
         predict("k", "Does it?", ["yes", "no"], ask=typed("1")).reveal("perhaps")
 
 
+def test_a_noisy_measurement_counts_neither_way(capsys):
+    predict("k", "?", ["yes", "no"], ask=typed("1 90")).reveal("too noisy to tell")
+    calibration()
+    assert "No predictions to score" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("lines", "word"),
     [

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from .display import in_notebook
+from .verdicts import NOISY
 
 _made: dict[str, Prediction] = {}
 
@@ -41,9 +42,15 @@ class Prediction:
     def reveal(self, truth: str) -> None:
         """Print the measured answer beside the guess.
 
+        Args:
+            truth: one of the options, or "too noisy to tell": the guess then counts neither way.
+
         Raises:
             ValueError: the truth is none of the options, so the question was badly put.
         """
+        if truth == NOISY and NOISY not in self.options:
+            print("Measured: too noisy to tell here, so this guess is not counted.")
+            return
         if truth not in self.options:
             raise ValueError(f"{truth!r} is not an option of {self.key!r}: {', '.join(self.options)}")
         self.truth = truth
