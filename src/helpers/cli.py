@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -57,15 +58,17 @@ def main() -> None:
 def start(
     target: Annotated[Path | None, typer.Option("--to", help="Folder of your copies; by default work/.")] = None,
 ) -> None:
-    """Make your own copies of chapters and exercises; never overwrites a file of yours."""
+    """Make your own copies of chapters, exercises and the glossary; never overwrites a file of yours."""
     from . import course
 
-    made = 0
+    counts = Counter()
     for what, path in course.start(target):
         if what == "new version":
             print(f"{path.name}: a newer version, beside your own file")
-        made += what == "made"
-    print(f"{made} notebooks made in {target or course.root() / 'work'}; yours were left as they are.")
+        counts[what] += 1
+    there = counts.total() - counts["made"]
+    rest = f"; the {there} that were there stay as they are." if there else "."
+    print(f"{counts['made']} files made in {target or course.root() / 'work'}{rest}")
 
 
 @app.command()

@@ -325,7 +325,7 @@ class Report(Shown):
         for rung in self.rungs if self.state != NOT_ATTEMPTED else ():
             lines.append(f"  {_SYMBOLS[rung.state]} {rung.name}")
         if self.state == NOT_ATTEMPTED:
-            lines.append(f"  Write {' and '.join(self.exercise.names)}, then run this cell again.")
+            lines.append(f"  Write {' and '.join(self.exercise.names)}, then check again.")
         if self.state == FAILED:
             lines += ["", textwrap.indent(self.stopped_at.message, "  ")]
             if self.output.strip():
@@ -341,7 +341,7 @@ class Report(Shown):
         escape, colour = html.escape, _STATE_COLOURS[self.state]
         parts = [f'<div style="font-weight:600">{_SYMBOLS[self.state]} Exercise {self.exercise.id}: {self.state}</div>']
         if self.state == NOT_ATTEMPTED:
-            parts.append(f"<p>Write {escape(' and '.join(self.exercise.names))}, then run this cell again.</p>")
+            parts.append(f"<p>Write {escape(' and '.join(self.exercise.names))}, then check again.</p>")
         else:
             rungs = "".join(f"<li>{_SYMBOLS[rung.state]} {escape(rung.name)}</li>" for rung in self.rungs)
             parts.append(f'<ul style="list-style:none;margin:.3em 0;padding-left:.5em">{rungs}</ul>')

@@ -233,10 +233,11 @@ def _dtype(name: str) -> torch.dtype:
 
 @dataclass
 class Learner:
-    """The learner's names, and what went wrong while loading them."""
+    """The learner's names, what went wrong while loading them, and what to do about a missing one."""
 
     module: types.ModuleType
     errors: list[str] = field(default_factory=list)
+    advice: str = ""
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
@@ -245,7 +246,7 @@ class Learner:
             return vars(self.module)[name]
         except KeyError:
             because = f" ({self.errors[0]})" if self.errors else ""
-            raise LearnerError("missing", f"`{name}` is not defined{because}") from None
+            raise LearnerError("missing", f"`{name}` is not defined{because}{self.advice}") from None
 
 
 def read_cells(path: Path) -> list[tuple[str, int]]:
@@ -521,7 +522,8 @@ class LocalSession(Session):
 
     def __init__(self, module: types.ModuleType, **limits: float):
         super().__init__(**limits)
-        self._learner = module if isinstance(module, Learner) else Learner(module)
+        advice = ": run the cell that defines it"
+        self._learner = module if isinstance(module, Learner) else Learner(module, advice=advice)
 
     def _exchange(self, frame: bytes) -> bytes | None:
         streams, found = (sys.stdout, sys.stderr), state.snapshot()
