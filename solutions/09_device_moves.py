@@ -4,8 +4,8 @@
 # Five exercises, easy to hard. Write your answer where a cell raises `NotImplementedError`, run the cell, then run
 # the `check` below it. `hint("9.2")` gives one more hint, first as a question. Chapter 9 holds all you need.
 #
-# The checks move things to your second device: a GPU if there is one, else a stand-in that is no hardware. The first
-# check on a fresh machine rehearses the stand-in and takes some seconds more.
+# The checks move things to your second device: a GPU if there is one, else a stand-in that is no hardware. It is
+# started here, before any backward pass; on a fresh machine the stand-in is rehearsed first, which takes some seconds.
 
 # %%
 import numpy as np
@@ -13,7 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from helpers import check, hint, progress, solution
+from helpers import check, hint, progress, second_device, solution
+
+print(second_device())
 
 # %% [markdown]
 # ## 9.1 A tower that moves whole (1 point)
