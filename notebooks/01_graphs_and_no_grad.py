@@ -342,8 +342,11 @@ else:
 # - Autograd mechanics, "Locally disabling gradient computation":
 #   <https://docs.pytorch.org/docs/stable/notes/autograd.html>
 # - `torch.inference_mode`: <https://docs.pytorch.org/docs/stable/generated/torch.autograd.grad_mode.inference_mode.html>
-# - Reports behind this chapter: hszhao/semseg#60 and pytorch#4932 (graphs kept), pytorch/vision#2079 (statistics moved
-#   in train mode), pytorch#86120 (fused encoder), sgl-project/sglang#33470 (inference tensors in training).
+# - Reports behind this chapter: [hszhao/semseg#60](https://github.com/hszhao/semseg/issues/60) and
+#   [pytorch#4932](https://github.com/pytorch/pytorch/issues/4932) (graphs kept),
+#   [pytorch/vision#2079](https://github.com/pytorch/vision/issues/2079) (statistics moved in train mode),
+#   [pytorch#86120](https://github.com/pytorch/pytorch/issues/86120) (fused encoder),
+#   [sgl-project/sglang#33470](https://github.com/sgl-project/sglang/issues/33470) (inference tensors in training).
 
 # %% tags=["nbval-ignore-output"]
 from helpers import wrap_up
