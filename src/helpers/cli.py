@@ -21,7 +21,6 @@ app = typer.Typer(
 )
 
 PASSED, FAILED, NOT_ATTEMPTED, NOT_RUN = 0, 1, 2, 3
-_INTERRUPTED = 130
 _EXIT_CODES = {"passed": PASSED, "failed": FAILED, "not attempted": NOT_ATTEMPTED, "not testable here": NOT_RUN}
 
 
@@ -49,9 +48,6 @@ def main() -> None:
     except (CourseError, UnknownExerciseError, OSError) as error:
         print(f"pitfalls: {error}", file=sys.stderr)
         sys.exit(NOT_RUN)
-    except KeyboardInterrupt:
-        print("pitfalls: interrupted", file=sys.stderr)
-        sys.exit(_INTERRUPTED)
 
 
 @app.command()
@@ -66,9 +62,8 @@ def start(
         if what == "new version":
             print(f"{path.name}: a newer version, beside your own file")
         counts[what] += 1
-    there = counts.total() - counts["made"]
-    rest = f"; the {there} that were there stay as they are." if there else "."
-    print(f"{counts['made']} files made in {target or course.root() / 'work'}{rest}")
+    made, where = counts["made"], target or course.root() / "work"
+    print(f"{made} files made in {where}; {counts.total() - made} were there and stay as they are.")
 
 
 @app.command()
@@ -99,7 +94,7 @@ def run(
             results = course.run(chosen, fast=fast, jobs=jobs, resume=resume, out=out, on_done=tell)
         except KeyboardInterrupt:  # typer would end without a word
             bar.write("pitfalls: interrupted; --resume keeps the chapters that finished", file=sys.stderr)
-            raise typer.Exit(_INTERRUPTED) from None
+            raise typer.Exit(130) from None
     report = course.summary(results)
     _print_report(report)  # first: what took minutes is shown even where the file cannot be written
     if json_file:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import itertools
 import json
 import os
 import re
@@ -333,7 +332,7 @@ def start(target: Path | None = None, folder: Path | None = None) -> Iterator[tu
     shipped_path = target / ".shipped.json"
     shipped = _read_json(shipped_path)
     for name, content in _shipped_files(folder):
-        digest = hashlib.sha256(content.encode()).hexdigest()
+        digest = _digest(content)
         path = target / name
         if not path.exists():
             write_atomically(path, content)
@@ -351,12 +350,12 @@ def start(target: Path | None = None, folder: Path | None = None) -> Iterator[tu
 
 def _place_beside(path: Path, last_shipped: str | None) -> Path:
     """NAME.new.ipynb, or NAME.new2.ipynb and so on where a learner has begun to work in the one before."""
-    for number in itertools.count(1):
-        beside = path.with_suffix(f".new{number if number > 1 else ''}{path.suffix}")
-        if not beside.exists():
-            return beside
-        if hashlib.sha256(beside.read_text(encoding="utf-8").encode()).hexdigest() == last_shipped:
-            return beside
+    free = (path.with_suffix(f".new{number}{path.suffix}") for number in ("", *range(2, 1000)))
+    return next(p for p in free if not p.exists() or _digest(p.read_text(encoding="utf-8")) == last_shipped)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _shipped_files(folder: Path) -> Iterator[tuple[str, str]]:
