@@ -228,6 +228,15 @@ def test_the_same_seed_draws_the_same_hidden_cases(tmp_path):
     assert drawn[0] == drawn[1]
 
 
+def test_a_check_that_breaks_is_no_verdict_on_the_answer(tmp_path):
+    def breaks(session, rng):
+        return {}["no such key"]
+
+    report = climb(ladder(lambda s, r: None, breaks), "", tmp_path)
+    assert report.state == exercises.NOT_TESTABLE and report.points < 2
+    assert "fault of the course" in report.to_text()
+
+
 def test_printed_output_is_shown_with_a_failure(tmp_path):
     def fails(session, rng):
         session.call("f")

@@ -94,7 +94,7 @@ class Card(Shown):
         for name, part in self.parts.items():
             label = f"{name}: {part.verdict}. " if name else ""
             lines.append(f"     {label}{part.text}".rstrip())
-        return "\n".join([*lines, f"  Correction ({self.claim.ruling}): {self.claim.correction}"])
+        return "\n".join([*lines, f"  Ruling ({self.claim.ruling}): {self.claim.correction}"])
 
     def to_html(self) -> str:
         colour, escape = _COLOURS[self.verdict], html.escape
@@ -108,7 +108,7 @@ class Card(Shown):
             f"<div><em>{escape(self.claim.statement)}</em></div>"
             f'<div style="font-weight:600">{_SYMBOLS[self.verdict]} {escape(self.verdict)}</div>'
             f'<ul style="margin:.2em 0">{items}</ul>'
-            f"<div><small>Correction ({escape(self.claim.ruling)}): {escape(self.claim.correction)}</small></div></div>"
+            f"<div><small>Ruling ({escape(self.claim.ruling)}): {escape(self.claim.correction)}</small></div></div>"
         )
 
     def to_data(self) -> dict:

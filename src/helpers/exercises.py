@@ -405,6 +405,10 @@ def run_checks(exercise: Exercise, session: Session, seed: int | None = None, hi
             begun = any(earlier.state == PASSED for earlier in rungs[:-1])
             rung.state = FAILED if error.reason != "blank" or begun else NOT_ATTEMPTED
             rung.message = _explain_error(error)
+        except Exception as error:  # not the learner's: a check met a result that its author did not foresee
+            kind = type(error).__name__
+            rung.state = NOT_TESTABLE
+            rung.message = f"the check itself broke on this answer ({kind}: {error}), which is a fault of the course"
         output = session.output
     return Report(exercise, rungs, seed, reason, output if reason else "")
 

@@ -12,7 +12,9 @@ program with two memories, and nothing about speed. It rests on private parts of
 
 from __future__ import annotations
 
+import atexit
 import functools
+import time
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
@@ -196,6 +198,9 @@ def start() -> None:
     library.impl("_copy_from", copy_from, "PrivateUse1")
     _libraries.append(library)
     _let_waiting_return()
+    # Autograd's thread for this device lets go of its last Python tensors shortly after backward() has returned. If
+    # the interpreter is gone by then, the process aborts; nobody can be asked when it is done, so wait a moment.
+    atexit.register(time.sleep, 0.2)
 
 
 def _let_waiting_return() -> None:
