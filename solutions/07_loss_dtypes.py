@@ -23,7 +23,7 @@ from helpers import check, hint, progress, solution
 #   the wider one; labels of another kind take the prediction's dtype.
 # - `nll` wants class indices: int64, or uint8 if the target has one index a row. So does `cross_entropy`, unless the
 #   target has the prediction's shape: then it holds probabilities, and the rule of the other losses applies.
-# - float16 counts as illegal: it becomes float32.
+# - float16 counts as illegal for all five losses: it becomes float32.
 # - Values and shapes stay, nothing is converted that was legal, and gradients reach the prediction that was given.
 
 

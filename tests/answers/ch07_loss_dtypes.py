@@ -219,6 +219,19 @@ def make_legal(loss_name, prediction, target):
 """,
         ),
         Wrong(
+            "half-kept",
+            """
+def make_legal(loss_name, prediction, target):
+    if not prediction.is_floating_point() or (prediction.dtype == torch.float16 and loss_name != "nll"):
+        prediction = prediction.float()
+    if loss_name == "nll" or (loss_name == "cross_entropy" and target.shape != prediction.shape):
+        bytes_are_legal = target.dtype == torch.uint8 and target.dim() == 1
+        return prediction, target if bytes_are_legal else target.long()
+    wider = torch.promote_types(prediction.dtype, target.dtype)
+    return prediction.to(wider), target.to(wider)
+""",
+        ),
+        Wrong(
             "prediction-not-float",
             """
 def make_legal(loss_name, prediction, target):
