@@ -1,6 +1,7 @@
 # The course's commands. Each installs what it needs into .venv first; a second run installs nothing.
 #   make lab       learn: opens JupyterLab at your own copy of the first chapter
 #   make test      run every test
+#   make test-oldest   the same on the oldest PyTorch that the course accepts, in .venv-oldest
 #   make course    execute the chapters and print the claims report (finished chapters are kept)
 #   make build     regenerate exercises and notebooks from their sources
 #   make lint      check style and spelling
@@ -13,6 +14,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+CONSTRAINTS ?= constraints.txt
+OLDEST_TORCH := 2.6.0
 WORKERS ?= 2
 FIRST := 01_graphs_and_no_grad.ipynb
 BIN := $(VENV)/bin
@@ -20,7 +23,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help lab test course build lint bench clean
+.PHONY: help lab test test-oldest course build lint bench clean
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
@@ -36,8 +39,8 @@ $(VENV)/.created:
 	@touch $@
 
 # One stamp for each set of packages; newer metadata or pins make it stale.
-$(VENV)/.extra-%: $(VENV)/.created pyproject.toml constraints.txt
-	$(PIP) install $(PIP_FLAGS) -c constraints.txt -e ".[$*]"
+$(VENV)/.extra-%: $(VENV)/.created pyproject.toml $(CONSTRAINTS)
+	$(PIP) install $(PIP_FLAGS) -c $(CONSTRAINTS) -e ".[$*]"
 	@touch $@
 
 lab: $(VENV)/.extra-lab
@@ -46,6 +49,14 @@ lab: $(VENV)/.extra-lab
 
 test: $(VENV)/.extra-test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(TEST_FLAGS)
+
+# Each torch asks for a sympy of its own. Exact outputs are compared on the pinned torch alone.
+build/constraints-oldest.txt: constraints.txt
+	@mkdir -p build
+	sed -e 's/^torch==.*/torch==$(OLDEST_TORCH)/' -e '/^sympy==/d' constraints.txt > $@
+
+test-oldest: build/constraints-oldest.txt
+	$(MAKE) test VENV=.venv-oldest CONSTRAINTS=build/constraints-oldest.txt
 
 course: $(VENV)/.extra-run
 	$(BIN)/pitfalls run --resume
