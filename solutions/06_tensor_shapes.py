@@ -55,6 +55,9 @@ check("6.1")
 # A pooling layer gives features of shape (B, C, 1, 1). `pool_logits(features)` gives the same numbers as (B, C), for
 # every batch size B and every number of channels C. The last batch of an epoch may hold one sample, a filtered batch
 # may hold none, and a binary classifier has one channel.
+#
+# The numbers keep their dtype, gradients pass through, and the caller's tensor has the same shape and numbers after
+# the call as before it.
 
 
 # %%
@@ -77,8 +80,9 @@ check("6.2")
 #   `out[b, h, t, d] = x[b, t, h * D + d]`.
 # - `merge_heads(x)`: (B, heads, T, D) → (B, T, heads·D), the inverse.
 #
-# Inputs may lie in memory in any way, and gradients pass through: the functions stand inside a model. The check
-# compares with loops over indices, then probes which input row each output row depends on.
+# Inputs may lie in memory in any way and be of any float dtype, which the result keeps, and gradients pass through:
+# the functions stand inside a model. The check compares with loops over indices, then probes which input row each
+# output row depends on.
 
 
 # %%
@@ -110,7 +114,8 @@ check("6.3")
 #
 # - Equal shapes are compared element by element.
 # - (N, 1) against (N,), in either order, means the same N numbers. N may be 1.
-# - Any other two shapes are a `ValueError` whose text holds both of them, also where both have equally many elements.
+# - Any other two shapes are a `ValueError` whose text holds both of them, also where both have equally many elements,
+#   as () and (1,) have.
 # - Integer targets are fine.
 # - The gradient with respect to `pred` is `2 * (pred - target) / number of elements`.
 

@@ -128,7 +128,7 @@ def merge_heads(x):
         "filled slice by slice": """
 def to_channels_first(images):
     B, H, W, C = images.shape
-    out = torch.zeros(B, C, H, W)
+    out = images.new_zeros(B, C, H, W)
     for c in range(C):
         out[:, c] = images[..., c]
     return out
@@ -138,7 +138,7 @@ def split_heads(x, heads):
     return torch.stack([x[:, :, h * D:(h + 1) * D] for h in range(heads)], 1)
 
 def merge_heads(x):
-    out = torch.empty(x.shape[0], x.shape[2], x.shape[1] * x.shape[3])
+    out = torch.empty(x.shape[0], x.shape[2], x.shape[1] * x.shape[3], dtype=x.dtype)
     D = x.shape[3]
     for h in range(x.shape[1]):
         out[..., h * D:(h + 1) * D] = x[:, h]
@@ -308,6 +308,14 @@ def pool_logits(features):
     return torch.stack([sample[:, 0, 0] for sample in features])
 """,
         ),
+        Wrong("input-changed", "def pool_logits(features):\n    return features.squeeze_(3).squeeze_(2)\n"),
+        Wrong("dtype-changed", "def pool_logits(features):\n    return features.flatten(1).double()\n"),
+        Wrong("dtype-changed", "def pool_logits(features):\n    return features.flatten(1).float()\n"),
+        Wrong("graph-cut", "def pool_logits(features):\n    return features.detach().flatten(1)\n"),
+        Wrong(
+            "graph-cut",
+            "def pool_logits(features):\n    return torch.from_numpy(features.numpy()[:, :, 0, 0].copy())\n",
+        ),
         Wrong("dimension-left", "def pool_logits(features):\n    return features.squeeze(-1)\n"),
         Wrong("dimension-left", "def pool_logits(features):\n    return features.squeeze(2).squeeze(1)\n"),
         Wrong("batch-size-fixed", "def pool_logits(features):\n    return features.view(4, -1)\n"),
@@ -406,6 +414,32 @@ def to_channels_first(images):
             "def to_channels_first(images):\n    return images.transpose_(1, 3).transpose_(2, 3)\n" + SPLIT + MERGE,
         ),
         Wrong(
+            "dtype-changed",
+            """
+def to_channels_first(images):
+    return images.float().permute(0, 3, 1, 2)
+
+def split_heads(x, heads):
+    return x.float().unflatten(2, (heads, -1)).transpose(1, 2)
+
+def merge_heads(x):
+    return x.float().transpose(1, 2).flatten(2)
+""",
+        ),
+        Wrong(
+            "dtype-changed",
+            CHANNELS
+            + SPLIT
+            + """
+def merge_heads(x):
+    B, H, T, D = x.shape
+    out = torch.empty(B, T, H * D)
+    for h in range(H):
+        out[..., h * D:(h + 1) * D] = x[:, h]
+    return out
+""",
+        ),
+        Wrong(
             "rows-mixed",
             CHANNELS + SPLIT + MERGE.replace("(B, T, H * D)", "(B, T, H * D) + (x.mean() - x.mean().detach())"),
         ),
@@ -481,6 +515,28 @@ def regression_loss(pred, target):
     if p.shape != t.shape:
         raise ValueError(f"pred {tuple(pred.shape)}, target {tuple(target.shape)}")
     return (p - t).pow(2).mean()
+""",
+        ),
+        Wrong(
+            "scalar-accepted",
+            """
+def regression_loss(pred, target):
+    p, t = tuple(pred.shape), tuple(target.shape)
+    n = pred.numel()
+    if p != t and {p, t} != {(n,), (n, 1)} and {p, t} != {(), (1,)}:
+        raise ValueError(f"{p} and {t}")
+    return (pred.flatten() - target.flatten()).square().mean()
+""",
+        ),
+        Wrong(
+            "scalar-accepted",
+            """
+def regression_loss(pred, target):
+    p, t = tuple(pred.shape), tuple(target.shape)
+    n = target.numel()
+    if p != t and {p, t} != {(n,), (n, 1)} and (p or n > 1):
+        raise ValueError(f"{p} and {t}")
+    return (pred.flatten() - target.flatten()).square().mean()
 """,
         ),
         Wrong(

@@ -149,6 +149,10 @@ LOGITS = Exercise(
         "stack. Name the sizes or dimensions instead.",
         "numbers-moved": "The shape is right and the numbers are not in their places.",
         "batch-size-fixed": "Another batch size fails: take the sizes from the tensor.",
+        "input-changed": "The tensor of the caller has another shape or other numbers after the call. Names with a "
+        "trailing underscore work in place; those without give a view and leave the input as it was.",
+        "dtype-changed": "The numbers came in one dtype and went out in another. Only the shape is yours to change.",
+        "graph-cut": "No gradient passes through: the data took a way that autograd does not record.",
     },
 )
 
@@ -167,6 +171,24 @@ def _expect_logits(session, batch: int, channels: int, rng: torch.Generator, mis
     kind = "dimension-left" if leftover else misconception
     expect(shape == (batch, channels), kind, expected=(batch, channels), came=shape, on=on)
     expect_close(came, x[:, :, 0, 0], on, "numbers-moved")
+
+
+def run_logits(learner, x: Tensor, weights: Tensor) -> dict:
+    """Call `pool_logits` without and with a graph; report what became of input, dtype and gradient."""
+    given = x.clone()
+    came = learner.pool_logits(given)
+    kept = given.shape == x.shape and given.stride() == x.stride() and torch.equal(given, x)
+    found = {"kept": kept, "dtype": came.dtype, "gradient": None}
+    leaf = x.clone().requires_grad_()
+    try:
+        logits = learner.pool_logits(leaf * 1)
+    except RuntimeError as error:
+        if "requires grad" not in str(error):
+            raise
+        return found
+    if logits.requires_grad:
+        (found["gradient"],) = torch.autograd.grad((logits * weights).sum(), leaf, allow_unused=True)
+    return found
 
 
 @LOGITS.check("four samples")
@@ -190,6 +212,20 @@ def _(session, rng):
 def _(session, rng):
     for channels in (draw_int(rng, 2, 6), 1):
         _expect_logits(session, 0, channels, rng, "empty-batch")
+
+
+@LOGITS.check("keeps the dtype, the graph, and the caller's tensor as it was")
+def _(session, rng):
+    shape = (draw_int(rng, 2, 5), draw_int(rng, 2, 6))
+    for dtype in (torch.float32, torch.float64, torch.float16):
+        x = torch.randn(*shape, 1, 1, generator=rng).to(dtype)
+        weights = torch.randint(1, 9, shape, generator=rng).to(dtype)
+        on = f"features of shape {(*shape, 1, 1)}, {str(dtype)[6:]}"
+        result = session.probe(run_logits, x, weights)
+        expect(result["kept"], "input-changed", on=on)
+        expect(result["dtype"] == dtype, "dtype-changed", expected=str(dtype), came=str(result["dtype"]), on=on)
+        expect(result["gradient"] is not None, "graph-cut", on=on)
+        expect_close(result["gradient"], weights[:, :, None, None], f"the gradient, {on}", "graph-cut")
 
 
 # --- 6.3 -------------------------------------------------------------------------------------------------
@@ -231,6 +267,8 @@ HEADS = Exercise(
         "trailing underscore work in place.",
         "graph-cut": "No gradient passes through: the data took a way that autograd does not record.",
         "rows-mixed": "An output row depends on an input row that is not its own.",
+        "dtype-changed": "The numbers came in one dtype and went out in another. A function that moves numbers has "
+        "no reason to round them: nothing to convert, and an empty tensor to fill takes its dtype from the input.",
     },
 )
 
@@ -432,6 +470,23 @@ def _(session, rng):
         expect(alone, "rows-mixed", came=mixed, on=on)
 
 
+def run_dtypes(learner, dtype: torch.dtype) -> dict[str, torch.dtype]:
+    """Which dtype each of the three functions gives for this one."""
+    return {
+        "to_channels_first": learner.to_channels_first(torch.ones(2, 4, 5, 3, dtype=dtype)).dtype,
+        "split_heads": learner.split_heads(torch.ones(2, 5, 6, dtype=dtype), 2).dtype,
+        "merge_heads": learner.merge_heads(torch.ones(2, 2, 5, 3, dtype=dtype)).dtype,
+    }
+
+
+@HEADS.check("the dtype stays as it came")
+def _(session, rng):
+    for dtype in (torch.float64, torch.float16):
+        for name, came in session.probe(run_dtypes, dtype).items():
+            on = f"{name} with {str(dtype)[6:]}"
+            expect(came == dtype, "dtype-changed", expected=str(dtype), came=str(came), on=on)
+
+
 # --- 6.4 -------------------------------------------------------------------------------------------------
 
 LOSS = Exercise(
@@ -457,6 +512,8 @@ LOSS = Exercise(
         "extra-ones-dropped": "Shapes that differ in more than one trailing dimension of size 1 were accepted. Only "
         "(N, 1) against (N,) means the same N numbers.",
         "broadcast-accepted": "Shapes that differ were accepted because they broadcast.",
+        "scalar-accepted": "A tensor of shape () was accepted beside one of another shape. It is no vector of one: "
+        "it broadcasts to any length, so the day N is 5 nothing would tell you.",
         "one-sample-refused": "With one sample, (1, 1) and (1,) hold the same number.",
         "not-a-value-error": "Shapes that do not fit should be a ValueError: an assert is gone under python -O, and "
         "the RuntimeError of a failed subtraction does not come where shapes broadcast.",
@@ -581,6 +638,8 @@ def _(session, rng):
     _expect_refused(session, rng, ones, "extra-ones-dropped")
     broadcasting = [((n, m), (m,)), ((n, m), (n, 1)), ((n,), (m, 1)), ((n, 1), (1,)), ((n, m), (n,)), ((n, n), (n,))]
     _expect_refused(session, rng, broadcasting, "broadcast-accepted")
+    scalars = [((1,), ()), ((), (1,)), ((1, 1), ()), ((), (1, 1))]
+    _expect_refused(session, rng, scalars, "scalar-accepted")
 
 
 @LOSS.check("integer targets")
