@@ -21,7 +21,8 @@ from helpers import check, hint, progress, solution
 # **in silence**: both run, and their outputs differ in shape or in value.
 #
 # - Modules take one float tensor of shape (n,), with n from 1 to 32, and have one branch. It may look at the size of
-#   the values, at their signs, or at n. You are not told which, nor on what example the module was traced.
+#   the values, at their signs, or at n, anywhere in that range. You are not told which, nor on what example the
+#   module was traced. The input that you give is one of those n too.
 # - Two outputs with NaN in the same places, and else equal, are no disagreement.
 #
 # `ByPeak` below is one such module. The check brings two more.
@@ -94,7 +95,8 @@ check("3.2")
 # shape (n,).
 #
 # - Lengths 2 to 64 come in any order, then length 1. All of it costs at most two compilations.
-# - Every call at a length from 2 to 64 runs compiled code. What happens at length 1 is your choice.
+# - Every call at a length from 2 to 64 runs compiled code and gives what that code computed. What happens at length 1
+#   is your choice.
 # - The results equal those of `fn`, which may well depend on n.
 
 
@@ -121,7 +123,7 @@ check("3.3")
 # `CountingLayer(layer)` is a module that computes what `layer` computes and counts its calls in the attribute `calls`.
 #
 # - Compiled and called 12 times with one shape: one compilation, every call runs compiled code, and
-#   `int(module.calls) == 12`.
+#   `int(module.calls) == 12`. After thousands of calls the count is still exact.
 # - Gradients reach the layer.
 # - The count is part of `state_dict()`: a fresh `CountingLayer` that loads it counts on from there.
 
@@ -153,7 +155,8 @@ check("3.4")
 #
 # - The program computes what the model computes in eval mode.
 # - Its module, `program.module()`, takes batches of 1 to 64 rows. With 65 it raises.
-# - The model comes back with every submodule's own `training` flag as it was.
+# - The model comes back with every submodule's own `training` flag and every parameter's own `requires_grad` as it
+#   was.
 
 
 # %%

@@ -71,6 +71,15 @@ def prepare(fn, backend):
         return fast(x)
     return run
 """,
+        "each result held against that of fn": """
+def prepare(fn, backend):
+    compiled = torch.compile(fn, backend=backend, dynamic=True)
+    def call(x):
+        y = compiled(x.double()).float()
+        assert torch.allclose(y, fn(x), rtol=1e-4, atol=1e-5)
+        return y
+    return call
+""",
         "maybe_mark_dynamic in a class": """
 class Prepared:
     def __init__(self, fn, backend):
@@ -209,6 +218,28 @@ def lying_input(traced, module):
     return x
 """,
             "pytorch#59530, #15319: a loop frozen to its example's length",
+        ),
+        Wrong(
+            "length-not-tried",
+            """
+def lying_input(traced, module):
+    for _ in range(2000):
+        x = torch.randn(int(torch.randint(1, 17, ()))) * torch.rand(1) * 4
+        if not torch.allclose(traced(x), module(x), equal_nan=True):
+            return x
+    return x
+""",
+        ),
+        Wrong(
+            "too-long",
+            """
+def lying_input(traced, module):
+    for n in [100, 64, 33, *range(1, 33)]:
+        for x in (torch.randn(n), torch.rand(n) * 0.5, torch.rand(n) * 9, -torch.rand(n) * 0.5, torch.randn(n) - 2):
+            a, b = traced(x), module(x)
+            if a.shape != b.shape or not torch.allclose(a, b, equal_nan=True):
+                return x
+""",
         ),
         Wrong(
             "nan-is-no-difference",
@@ -419,6 +450,28 @@ def prepare(fn, backend):
 """,
         ),
         Wrong(
+            "result-thrown-away",
+            """
+def prepare(fn, backend):
+    compiled = torch.compile(fn, backend=backend, dynamic=True)
+    def call(x):
+        compiled(x)
+        return fn(x)
+    return call
+""",
+        ),
+        Wrong(
+            "result-thrown-away",
+            """
+def prepare(fn, backend):
+    compiled = torch.compile(fn, backend=backend, dynamic=True)
+    def call(x):
+        y = compiled(x)
+        return y if len(x) != 40 else fn(x)
+    return call
+""",
+        ),
+        Wrong(
             "one-is-special",
             """
 def prepare(fn, backend):
@@ -431,6 +484,34 @@ def prepare(fn, backend):
         ),
     ],
     "3.4": [
+        Wrong(
+            "count-stalls",
+            """
+class CountingLayer(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+        self.register_buffer("calls", torch.zeros((), dtype=torch.float16))
+
+    def forward(self, x):
+        self.calls += 1
+        return self.layer(x)
+""",
+        ),
+        Wrong(
+            "count-stalls",
+            """
+class CountingLayer(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+        self.register_buffer("calls", torch.zeros((), dtype=torch.uint8))
+
+    def forward(self, x):
+        self.calls += 1
+        return self.layer(x)
+""",
+        ),
         Wrong(
             "count-is-trained",
             """
@@ -670,6 +751,33 @@ def export_model(model, example):
     batch = torch.export.Dim("batch", min=1, max=64)
     program = torch.export.export(model.eval(), (example,), dynamic_shapes=({0: batch},))
     model.train()
+    return program
+""",
+        ),
+        Wrong(
+            "requires-grad-changed",
+            """
+def export_model(model, example):
+    flags = [m.training for m in model.modules()]
+    batch = torch.export.Dim("batch", min=1, max=64)
+    model.eval().requires_grad_(False)
+    program = torch.export.export(model, (example,), dynamic_shapes=({0: batch},))
+    for m, flag in zip(model.modules(), flags):
+        m.training = flag
+    return program
+""",
+        ),
+        Wrong(
+            "requires-grad-changed",
+            """
+def export_model(model, example):
+    flags = [m.training for m in model.modules()]
+    batch = torch.export.Dim("batch", min=1, max=64)
+    model.eval().requires_grad_(False)
+    program = torch.export.export(model, (example,), dynamic_shapes=({0: batch},))
+    for m, flag in zip(model.modules(), flags):
+        m.training = flag
+    model.requires_grad_(True)
     return program
 """,
         ),

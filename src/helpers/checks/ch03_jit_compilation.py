@@ -79,12 +79,14 @@ LYING = Exercise(
         "sign-not-tried": "This module's branch looks at the sign of the sum. Candidates need sums of both signs, and "
         "values of both signs, to part the two.",
         "length-not-tried": "This module's branch looks at the length of its input. Size is a value too, and tracing "
-        "freezes a comparison with it: candidates need lengths from 1 to 32.",
+        "freezes a comparison with it: candidates need all lengths from 1 to 32.",
         "nan-is-no-difference": "Both outputs are NaN in the same places and equal elsewhere: that is agreement, yet "
         "`torch.equal` and `==` call it a difference.",
         "raises-not-lies": "One of the modules raises for this input. An error is loud; asked for is an input on which "
         "both run and disagree.",
         "not-one-vector": "The input should be one float tensor of shape (n,), n from 1 to 32.",
+        "too-long": "The modules take vectors of 1 to 32 numbers. That a trace lies beyond that range says nothing "
+        "about the inputs that it will meet: look for a lie within it.",
     },
     cpu_limit_s=CPU_LIMIT_S,
 )
@@ -115,6 +117,8 @@ class ByLength(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x - x.mean() - 1 if x.shape[0] > self.limit else x
 
+
+LONGEST = 32  # as the exercise says
 
 EXAMPLES = {
     "peak": ("a quiet example", "a loud example"),
@@ -164,6 +168,7 @@ def judge_liar(session, kind: str, other_example: bool, limit: int, otherwise: s
         raise Failed(None if kind == "peak" else otherwise, expected=expected, came=x, on=on)
     shaped = x.dim() == 1 and x.is_floating_point()
     expect(shaped, "not-one-vector", came=f"{x.dtype}, shape {tuple(x.shape)}", on=on)
+    expect(len(x) <= LONGEST, "too-long", expected=f"1 to {LONGEST} numbers", came=f"{len(x)} numbers", on=on)
     expect(not result["error"], "raises-not-lies", came=result["error"], on=on)
     theirs, ours = result["outputs"]
     if theirs.shape != ours.shape or not torch.allclose(theirs, ours, equal_nan=True):
@@ -189,6 +194,7 @@ def _(session, rng):
 def _(session, rng):
     judge_liar(session, "length", False, draw_int(rng, 4, 12), "length-not-tried")
     judge_liar(session, "length", True, draw_int(rng, 4, 12), "length-not-tried")
+    judge_liar(session, "length", False, draw_int(rng, 20, 28), "length-not-tried")
 
 
 # --- 3.2 -------------------------------------------------------------------------------------------------
@@ -351,6 +357,8 @@ PREPARE = Exercise(
         "second showed that it varies, length 1 is special: three. What can be said before the first call?",
         "never-compiled": "Nothing was compiled with the given backend.",
         "runs-eager": "Some calls at lengths from 2 to 64 did not run compiled code.",
+        "result-thrown-away": "Compiled code ran, and what it computed was thrown away: what your function gave was "
+        "computed a second time, by `fn` itself. Give what the compiled call gave.",
         "one-is-special": "Length 1 raises. A graph with a symbolic length starts at 2, and a dimension that is "
         "marked as dynamic must not turn out to be 1: treat that length apart.",
     },
@@ -373,9 +381,38 @@ FUNCTIONS = {"smooth": smooth, "centre": centre}
 ENOUGH_COMPILES = 9  # where each length costs one, the answer is known by then
 
 
-def run_prepare(learner, name: str, inputs: list[torch.Tensor]) -> dict:
+MARK = 4e-6  # too little for torch.allclose, much for float32
+
+
+class MarkingBackend(CountingBackend):
+    """A counting backend whose graphs give slightly larger numbers, by which they are known afterwards."""
+
+    def __call__(self, graph_module, example_inputs):
+        run = super().__call__(graph_module, example_inputs)
+
+        def run_marked(*args):
+            return marked(run(*args))
+
+        return run_marked
+
+
+def marked(value: object) -> object:
+    """Scale float tensors, alone or in a tuple or list, by 1 + `MARK`; leave all else alone."""
+    if type(value) in (tuple, list):
+        return type(value)(marked(item) for item in value)
+    floats = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return value * (1 + MARK) if floats else value
+
+
+def is_marked(came: torch.Tensor, plain: torch.Tensor) -> bool:
+    """True if a result is off the plain one by more than rounding."""
+    return bool((came.double() - plain.double()).norm() > plain.double().norm() * MARK / 3)
+
+
+def run_prepare(learner, name: str, inputs: list[torch.Tensor], mark: bool) -> dict:
     """Prepare a function and call it; report outputs, and the counts after each call."""
-    backend, outputs, compiles, calls = CountingBackend(), [], [], []
+    outputs, compiles, calls = [], [], []
+    backend = MarkingBackend() if mark else CountingBackend()
     with fresh_compiler():
         call = learner.prepare(FUNCTIONS[name], backend)
         if not callable(call):
@@ -396,12 +433,15 @@ def run_prepare(learner, name: str, inputs: list[torch.Tensor]) -> dict:
     return {"error": "", "start": at_start, "outputs": outputs, "compiles": compiles, "calls": calls}
 
 
-def prepared(session, rng, name: str, few: bool = False) -> tuple[list[torch.Tensor], dict]:
-    """Draw inputs of lengths 2 to 64, or of a few of them, in random order, then of length 1, and run them."""
+def prepared(session, rng, name: str, few: bool = False, mark: bool = False) -> tuple[list[torch.Tensor], dict]:
+    """Draw inputs of lengths 2 to 64, or of a few of them, in random order, then of length 1, and run them.
+
+    With `mark`, compiled code gives results that `is_marked` knows.
+    """
     lengths = [2 + int(i) for i in torch.randperm(63, generator=rng)]
     lengths = [lengths[0], 2, 64, *lengths[1:4], 1] if few else [*lengths, 1]
     inputs = [torch.randn(n, generator=rng) for n in lengths]
-    result = session.probe(run_prepare, name, inputs)
+    result = session.probe(run_prepare, name, inputs, mark)
     if result["error"]:
         on, came = f"length {result['length']}", result["error"]
         if result["length"] == 1:
@@ -434,13 +474,16 @@ def _(session, rng):
         expect(compiles[-1] > 0, "never-compiled", expected="1 or 2 compilations", came=0)
 
 
-@PREPARE.check("runs compiled code at every length from 2 to 64")
+@PREPARE.check("runs compiled code at every length from 2 to 64, and gives what it computed")
 def _(session, rng):
-    for name in FUNCTIONS:
-        inputs, result = prepared(session, rng, name)
+    for name, fn in FUNCTIONS.items():
+        inputs, result = prepared(session, rng, name, mark=True)
         steps = zip([result["start"], *result["calls"]], result["calls"], inputs, strict=False)
         eager = sorted(len(x) for before, after, x in steps if after == before and len(x) > 1)
         expect(not eager, "runs-eager", came=f"{len(eager)} lengths ran without it, such as {eager[:3]}")
+        pairs = zip(inputs, result["outputs"], strict=False)
+        lost = sorted(len(x) for x, y in pairs if len(x) > 1 and not is_marked(y, fn(x)))
+        expect(not lost, "result-thrown-away", came=f"the result of `fn` itself at {len(lost)} lengths: {lost[:3]} ...")
 
 
 # --- 3.4 -------------------------------------------------------------------------------------------------
@@ -470,6 +513,8 @@ COUNTING = Exercise(
         "runs-eager": "Only some of the calls ran compiled code.",
         "wrong-count": "The count is wrong. What Python does while the compiler traces happens once, or not at all, "
         "when the compiled code runs.",
+        "count-stalls": "The count is right for a while, then stays where it is or starts over: its dtype has no "
+        "number for what comes next. float16 counts to 2,048, bfloat16 to 256, uint8 to 255.",
         "gradient-cut": "The gradients do not reach the layer as they would without your module.",
         "not-in-state": "A fresh module that loads the state_dict starts at another count. What does state_dict() "
         "save: every attribute?",
@@ -479,6 +524,7 @@ COUNTING = Exercise(
 )
 
 CALLS, MORE_CALLS = 12, 3
+MANY_CALLS = 2100  # float16 has no number between 2,048 and 2,050
 
 
 def make_layer(seed: int) -> nn.Module:
@@ -532,6 +578,17 @@ def run_counting(learner, seed: int) -> dict:
     return result
 
 
+def run_many(learner) -> float:
+    """Compile the learner's module around nothing, call it many times, and report the count."""
+    x = torch.ones(1)
+    with fresh_compiler(), torch.no_grad():
+        module = learner.CountingLayer(nn.Identity())
+        compiled = torch.compile(module, backend=CountingBackend())
+        for _ in range(MANY_CALLS):
+            compiled(x)
+        return float(module.calls)
+
+
 @COUNTING.check("computes what the layer computes")
 def _(session, rng):
     seed = draw_int(rng, 0, 10**6)
@@ -577,7 +634,7 @@ def _(session, rng):
     expect(same, "gradient-cut", expected=expected[1], came=came[1] if came else "no graph")
 
 
-@COUNTING.check("keeps the count in its state_dict, and counts on")
+@COUNTING.check("keeps the count in its state_dict, and counts on, to thousands")
 def _(session, rng):
     result = session.probe(run_counting, draw_int(rng, 0, 10**6))
     on = "a fresh module that loaded the state_dict"
@@ -585,6 +642,8 @@ def _(session, rng):
     on += f" and was called {MORE_CALLS} times"
     wanted = CALLS + MORE_CALLS
     expect(result["later"] == wanted, "stops-counting", expected=wanted, came=result["later"], on=on)
+    count = session.probe(run_many)
+    expect(count == MANY_CALLS, "count-stalls", expected=MANY_CALLS, came=count, on=f"{MANY_CALLS} calls")
 
 
 # --- 3.5 -------------------------------------------------------------------------------------------------
@@ -619,6 +678,8 @@ EXPORT = Exercise(
         "mode-not-restored": "The model was given back in another mode than it came in.",
         "frozen-layer-woken": "A submodule that was in eval mode before is in train mode after. model.train() sets "
         "every submodule: restore each one's own flag, or export a copy.",
+        "requires-grad-changed": "The model came back with another `requires_grad` on some parameter: frozen, it no "
+        "longer trains; thawed, a layer that was frozen on purpose does. Export a copy, or put back each one's own.",
     },
     cpu_limit_s=CPU_LIMIT_S,
 )
@@ -651,6 +712,7 @@ def make_model(kind: str, seed: int) -> nn.Module:
             module.running_mean.normal_()
             module.running_var.uniform_(0.5, 2.0)
             module.eval()
+            module.requires_grad_(False)
     return model
 
 
@@ -659,13 +721,18 @@ def make_rows(kind: str, rows: int, seed: int) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed + rows))
 
 
+def asks_gradient(model: nn.Module) -> list[bool]:
+    """Each parameter's own `requires_grad`."""
+    return [parameter.requires_grad for parameter in model.parameters()]
+
+
 def run_export(learner, kind: str, rows: int, seed: int, batches: list[int]) -> dict:
     """Export a model; report what the program gives for each batch size, and the model's flags."""
     model = make_model(kind, seed)
-    before = [module.training for module in model.modules()]
+    before, asked = [module.training for module in model.modules()], asks_gradient(model)
     with fresh_compiler():
         program = learner.export_model(model, make_rows(kind, rows, seed))
-        after = [module.training for module in model.modules()]
+        after, asks = [module.training for module in model.modules()], asks_gradient(model)
         if not isinstance(program, torch.export.ExportedProgram):
             return {"kind": type(program).__name__}
         module, outputs = program.module(), []
@@ -675,7 +742,8 @@ def run_export(learner, kind: str, rows: int, seed: int, batches: list[int]) -> 
                     outputs.append(module(make_rows(kind, size, seed)).detach().clone())
             except Exception as problem:
                 outputs.append(error_text(problem))
-    return {"kind": "program", "outputs": outputs, "before": before, "after": after}
+    modes = {"before": before, "after": after, "asked": asked, "asks": asks}
+    return {"kind": "program", "outputs": outputs, **modes}
 
 
 def exported(session, kind: str, rows: int, seed: int, batches: list[int]) -> dict:
@@ -731,10 +799,12 @@ def _(session, rng):
     expect(isinstance(came, str), "no-upper-limit", expected="an error", came=came, on=result["on"] + ", batch of 65")
 
 
-@EXPORT.check("leaves every submodule in its own mode")
+@EXPORT.check("leaves every submodule in its own mode, and every parameter with its own requires_grad")
 def _(session, rng):
     result = exported(session, "mlp", draw_int(rng, 2, 9), draw_int(rng, 0, 10**6), [])
     before, after = result["before"], result["after"]
     if before != after:
         woken = all(after) or all(now or not was for was, now in zip(before, after, strict=True))
         raise Failed("frozen-layer-woken" if woken else "mode-not-restored", expected=before, came=after)
+    asked, asks = result["asked"], result["asks"]
+    expect(asked == asks, "requires-grad-changed", expected=asked, came=asks)
