@@ -96,5 +96,7 @@ def test_the_recorded_run_belongs_to_the_cell_that_shows_it():
     )
     source = ast.get_source_segment(text, function).strip()
     files = (CHAPTER.parents[1] / "recordings").glob("*.json")
-    found = [entries["inductor"] for entries in map(json.loads, (f.read_text() for f in files)) if "inductor" in entries]
+    found = [
+        entries["inductor"] for entries in map(json.loads, (f.read_text() for f in files)) if "inductor" in entries
+    ]
     assert found and {entry["source"] for entry in found} == {hashlib.sha256(source.encode()).hexdigest()[:16]}

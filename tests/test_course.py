@@ -14,6 +14,7 @@ import pytest
 
 from helpers import course
 from helpers.course import CourseError
+from helpers.files import write_atomically
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -156,7 +157,7 @@ def test_start_never_overwrites_work_in_a_newer_version(tiny):
 
 def test_a_file_that_cannot_be_written_whole_leaves_no_part(tmp_path):
     with pytest.raises(UnicodeEncodeError):
-        course.write_atomically(tmp_path / "copy.ipynb", "\ud800")
+        write_atomically(tmp_path / "copy.ipynb", "\ud800")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -17,6 +17,7 @@ from torch import nn
 
 from helpers import devices, machine
 from helpers.devices import SecondDevice, Transfers, gaps, second_device, transfers
+from helpers.files import write_atomically
 
 SOURCE = Path(devices.__file__).parents[1]
 VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
@@ -191,10 +192,10 @@ def test_where_nothing_can_be_written_it_works_all_the_same(fresh, tmp_path, mon
 
 
 def test_a_failed_write_leaves_no_trace(tmp_path, monkeypatch):
-    devices.write_atomically(tmp_path / "a" / "file", "old")
+    write_atomically(tmp_path / "a" / "file", "old")
     monkeypatch.setattr("os.replace", lambda *paths: (_ for _ in ()).throw(OSError("full")))
     with pytest.raises(OSError, match="full"):
-        devices.write_atomically(tmp_path / "a" / "file", "new")
+        write_atomically(tmp_path / "a" / "file", "new")
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["file"]
     assert (tmp_path / "a" / "file").read_text() == "old"
 

@@ -122,9 +122,7 @@ def test_cgroup_v2_memory(files, four_gigabytes, text, expected):
     assert machine.memory_limit() == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"), [("536870912", 2**29), ("9223372036854771712", 4 * 2**30)]
-)
+@pytest.mark.parametrize(("text", "expected"), [("536870912", 2**29), ("9223372036854771712", 4 * 2**30)])
 def test_cgroup_v1_memory_where_a_huge_number_means_no_limit(files, four_gigabytes, text, expected):
     files("proc/self/cgroup", "4:memory:/box\n")
     files("sys/fs/cgroup/memory/box/memory.limit_in_bytes", text + "\n")

@@ -13,6 +13,8 @@ from typing import Annotated
 
 import typer
 
+from .files import write_atomically
+
 app = typer.Typer(
     help="PyTorch Pitfalls, measured.",
     no_args_is_help=True,
@@ -98,7 +100,7 @@ def run(
     report = course.summary(results)
     _print_report(report)  # first: what took minutes is shown even where the file cannot be written
     if json_file:
-        course.write_atomically(json_file, json.dumps(report, indent=1) + "\n")
+        write_atomically(json_file, json.dumps(report, indent=1) + "\n")
     if any(result.status == "failed" for result in results):
         raise typer.Exit(FAILED)
 
@@ -207,7 +209,7 @@ def build(
     after = rest.split("<!-- /course-map -->", 1)[1]
     fresh = f"{before}<!-- course-map -->\n{course.course_map()}\n<!-- /course-map -->{after}"
     if fresh != text:
-        course.write_atomically(readme, fresh)
+        write_atomically(readme, fresh)
         print("wrote README.md")
 
 

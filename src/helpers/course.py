@@ -22,6 +22,7 @@ from pathlib import Path
 
 from . import claims, machine, predictions, state, verdicts
 from .display import FIGURE_MIME, MIME
+from .files import write_atomically
 
 LIVE, STAND_IN, IN_PART, BLOCKED = "live", "stand-in", "in part", "blocked"
 CHAPTER_TIMEOUT_S = 900
@@ -304,18 +305,6 @@ def _kernel_environment() -> dict[str, str]:
     package_root = str(Path(__file__).resolve().parents[1])
     paths = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
     return {**os.environ, "PITFALLS_ASK": "0", "PYTHONPATH": paths}
-
-
-def write_atomically(path: Path, content: str) -> None:
-    """Write a text file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part-{os.getpid()}")
-    try:
-        part.write_text(content, encoding="utf-8")
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)  # a full disk should not get fuller
-        raise
 
 
 # --- the learner's copies --------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ import os
 import platform
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from helpers import evidence, machine, toy
+from helpers.files import write_atomically
 
 aten = torch.ops.aten
 HARDWARE = ("cuda", "mps", "xpu")
@@ -286,23 +286,6 @@ def _remember(known: dict[str, str]) -> None:
         write_atomically(_known_file(), json.dumps(known, indent=1))
     except OSError:
         pass
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a reader meets the old text or the new, never a part; makes the folder.
-
-    Raises:
-        OSError: the place cannot be written.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(part, path)
-    except BaseException:
-        os.unlink(part)
-        raise
 
 
 @dataclass

@@ -33,6 +33,7 @@ from pathlib import Path
 import torch
 
 from .display import Shown, show
+from .files import write_atomically
 from .sessions import LearnerError, LocalSession, Session
 from .verdicts import UNTESTED
 
@@ -603,14 +604,9 @@ def _read_record(exercise_id: str) -> dict:
 def _write_record(exercise_id: str, record: dict) -> None:
     """Write one record atomically; a folder that cannot be written costs the record, not the check."""
     path = _record_path(exercise_id)
-    part = path.with_suffix(f".part-{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(json.dumps(record), encoding="utf-8")
-        os.replace(part, path)
+        write_atomically(path, json.dumps(record))
         _unsaved.pop(path, None)
     except OSError as error:
         _unsaved[path] = dict(record)
-        with contextlib.suppress(OSError):
-            part.unlink()
         print(f"Progress was not saved ({error}).")

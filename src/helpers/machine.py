@@ -228,8 +228,6 @@ def _gpu_driver() -> str | None:
 def _output_of(*command: str) -> str:
     """Run a short command and give its output; empty where it is missing, slow or fails."""
     try:
-        return subprocess.run(
-            command, capture_output=True, text=True, timeout=10, check=True
-        ).stdout.strip()
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""

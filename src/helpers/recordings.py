@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from helpers import machine
-from helpers.devices import write_atomically
+from helpers.files import write_atomically
 from helpers.verdicts import Finding, untested
 
 

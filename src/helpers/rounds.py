@@ -108,10 +108,7 @@ class Stopwatch:
         return Block(wall, _cpu_ns() - cpu)
 
     def _on_cuda(self, call: Callable[[], object], calls: int) -> Block:
-        pairs = [
-            (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
-            for _ in range(calls)
-        ]
+        pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(calls)]
         cpu, wall = _cpu_ns(), _wall_ns()
         for start, end in pairs:
             # A call finds the cache cold, as in a real program. Clearing it before the start event
@@ -156,9 +153,7 @@ def first_calls(variants: Variants, device: str = "auto") -> tuple[dict[str, flo
     for name, call in variants.items():
         results = []
         before = _cuda_allocations()
-        block = Stopwatch("mixed").time(
-            name, lambda call=call, results=results: results.append(call())
-        )
+        block = Stopwatch("mixed").time(name, lambda call=call, results=results: results.append(call()))
         seconds[name] = block.wall / 1e9
         on_cuda.append(_holds_cuda(results) or _cuda_allocations() != before)
     if device != "auto":
@@ -201,9 +196,7 @@ def measure(variants: Variants, plan: Plan, enough: Callable[[np.ndarray], bool]
     return Rounds(_times(rounds, clock, calls), clock, calls, off_cpu, why)
 
 
-def _run_round(
-    stopwatch: Stopwatch, variants: Variants, calls: int, order: random.Random
-) -> list[Block]:
+def _run_round(stopwatch: Stopwatch, variants: Variants, calls: int, order: random.Random) -> list[Block]:
     """Time one block of every variant, in random order; the result has their given order."""
     names = list(variants)
     order.shuffle(names)
@@ -211,9 +204,7 @@ def _run_round(
     return [blocks[name] for name in variants]
 
 
-def _warm_up(
-    stopwatch: Stopwatch, name: str, call: Callable[[], object], plan: Plan
-) -> list[Block]:
+def _warm_up(stopwatch: Stopwatch, name: str, call: Callable[[], object], plan: Plan) -> list[Block]:
     """Call a variant until it is in its stride; at least once more after its first call."""
     until = _wall_ns() + plan.budget_s * 1e9 * WARM_UP_SHARE
     blocks = [stopwatch.time(name, call)]
