@@ -23,6 +23,7 @@ from pathlib import Path
 from . import claims, machine, predictions, state, verdicts
 from .display import FIGURE_MIME, MIME
 from .files import write_atomically
+from .sessions import child_environment
 
 LIVE, STAND_IN, IN_PART, BLOCKED = "live", "stand-in", "in part", "blocked"
 CHAPTER_TIMEOUT_S = 900
@@ -287,24 +288,11 @@ def execute_source(source: str, name: str) -> dict:
         notebook, timeout=CHAPTER_TIMEOUT_S, kernel_name="python3", record_timing=False, allow_stdin=False
     )
     try:
-        client.execute(env=_kernel_environment())
+        client.execute(env=child_environment())
     except CellExecutionError as error:
         raise CourseError(f"{name}: {error}") from None
-    for cell in notebook.cells:
-        _strip_run_metadata(cell)
     notebook.metadata["language_info"] = {"name": "python"}
     return notebook
-
-
-def _strip_run_metadata(cell: dict) -> None:
-    cell["metadata"].pop("execution", None)
-    cell["metadata"].pop("papermill", None)
-
-
-def _kernel_environment() -> dict[str, str]:
-    package_root = str(Path(__file__).resolve().parents[1])
-    paths = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "PITFALLS_ASK": "0", "PYTHONPATH": paths}
 
 
 # --- the learner's copies --------------------------------------------------------------------------------
@@ -432,12 +420,12 @@ def run(
     values = {"fast": fast, **(parameters or {})}
     journal_path = out / "unfinished.json"
     journal = _read_json(journal_path) if resume else {}
+    keys = {entry.slug: _run_key(folder, entry, values) for entry in chosen}
     done: dict[int, ChapterRun] = {}
 
     def one(entry: Chapter) -> ChapterRun:
-        key = _run_key(folder, entry, values)
         target = out / f"{entry.slug}.ipynb"
-        if journal.get(entry.slug, {}).get("key") == key and target.exists():
+        if journal.get(entry.slug, {}).get("key") == keys[entry.slug] and target.exists():
             return _read_run(entry, "kept", journal[entry.slug]["seconds"], target)
         return _execute(folder, entry, target, values)
 
@@ -449,8 +437,8 @@ def run(
                 result = future.result()
                 done[result.chapter.number] = result
                 if result.status != "failed":
-                    key = _run_key(folder, result.chapter, values)
-                    finished[result.chapter.slug] = {"key": key, "seconds": result.seconds}
+                    slug = result.chapter.slug
+                    finished[slug] = {"key": keys[slug], "seconds": result.seconds}
                     write_atomically(journal_path, json.dumps(finished, indent=1))
                 on_done(result)
         except BaseException:  # Ctrl-C above all: the pool would run every chapter that waits before it ends
@@ -488,10 +476,7 @@ def _execute(folder: Path, entry: Chapter, target: Path, values: dict) -> Chapte
     command += ["-k", "python3", "--execution-timeout", str(CHAPTER_TIMEOUT_S), "--cwd", str(folder)]
     for name, value in values.items():
         command += ["-p", name, str(value)]
-    environment = {
-        **_kernel_environment(),
-        "PITFALLS_RETRY_NOISY": os.environ.get("PITFALLS_RETRY_NOISY", "1"),
-    }
+    environment = child_environment(PITFALLS_RETRY_NOISY=os.environ.get("PITFALLS_RETRY_NOISY", "1"))
     began = time.monotonic()
     process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     seconds = time.monotonic() - began

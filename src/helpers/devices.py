@@ -28,7 +28,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from helpers import evidence, machine, toy
-from helpers.files import write_atomically
+from helpers.files import home_folder, write_atomically
 
 aten = torch.ops.aten
 HARDWARE = ("cuda", "mps", "xpu")
@@ -267,8 +267,7 @@ def _rehearsal_key(kind: str) -> str:
 
 
 def _known_file() -> Path:
-    home = os.environ.get("PITFALLS_HOME")
-    return (Path(home) if home else Path.home() / ".pytorch-pitfalls") / "devices.json"
+    return home_folder() / "devices.json"
 
 
 def _read_known() -> dict[str, str]:

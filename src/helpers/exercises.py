@@ -33,7 +33,7 @@ from pathlib import Path
 import torch
 
 from .display import Shown, show
-from .files import write_atomically
+from .files import home_folder, write_atomically
 from .sessions import LearnerError, LocalSession, Session
 from .verdicts import UNTESTED
 
@@ -231,18 +231,12 @@ def brief(value: object, limit: int = 300) -> str:
 
 def exercises_of(chapter: int) -> list[Exercise]:
     """The exercises of a chapter, in order; an empty list if it has none."""
-    return [e for e in all_exercises() if e.chapter == chapter]
+    return _declared_in(rf"ch{chapter:02d}_\w+")
 
 
 def all_exercises() -> list[Exercise]:
     """Every exercise of the course, in order. This imports every check module."""
-    from . import checks
-
-    found = []
-    for entry in sorted(pkgutil.iter_modules(checks.__path__), key=lambda module: module.name):
-        if re.fullmatch(r"ch\d\d_\w+", entry.name):
-            found += _declared_in(importlib.import_module(f"{checks.__name__}.{entry.name}"))
-    return sorted(found, key=lambda e: tuple(map(int, e.id.split("."))))
+    return _declared_in(r"ch\d\d_\w+")
 
 
 def find_exercise(exercise_id: str) -> Exercise:
@@ -251,23 +245,24 @@ def find_exercise(exercise_id: str) -> Exercise:
     Raises:
         UnknownExerciseError: there is no such exercise; the message names the near ones.
     """
-    from . import checks
-
     exercise_id = str(exercise_id)
     chapter = exercise_id.split(".")[0]
-    if chapter.isdecimal():
-        for entry in pkgutil.iter_modules(checks.__path__):
-            if entry.name.startswith(f"ch{int(chapter):02d}_"):
-                for exercise in _declared_in(importlib.import_module(f"{checks.__name__}.{entry.name}")):
-                    if exercise.id == exercise_id:
-                        return exercise
+    for exercise in exercises_of(int(chapter)) if chapter.isdecimal() else ():
+        if exercise.id == exercise_id:
+            return exercise
     ids = [exercise.id for exercise in all_exercises()]
     near = difflib.get_close_matches(exercise_id, ids, n=5, cutoff=0.4) or ids
     raise UnknownExerciseError(f"there is no exercise {exercise_id!r}; near ones: {', '.join(near)}")
 
 
-def _declared_in(module: types.ModuleType) -> list[Exercise]:
-    return [value for value in vars(module).values() if isinstance(value, Exercise)]
+def _declared_in(pattern: str) -> list[Exercise]:
+    """The exercises of the check modules whose names match, in order; no other module is imported."""
+    from . import checks
+
+    names = [entry.name for entry in pkgutil.iter_modules(checks.__path__) if re.fullmatch(pattern, entry.name)]
+    modules = [importlib.import_module(f"{checks.__name__}.{name}") for name in names]
+    found = [value for module in modules for value in vars(module).values() if isinstance(value, Exercise)]
+    return sorted(found, key=lambda e: tuple(map(int, e.id.split("."))))
 
 
 @dataclass
@@ -566,8 +561,7 @@ def reset_progress(exercise_id: str) -> None:
 
 def progress_folder() -> Path:
     """Where progress is kept: `$PITFALLS_HOME/progress`, by default under `~/.pytorch-pitfalls`."""
-    home = os.environ.get("PITFALLS_HOME")
-    return (Path(home) if home else Path.home() / ".pytorch-pitfalls") / "progress"
+    return home_folder() / "progress"
 
 
 def _record_path(exercise_id: str) -> Path:

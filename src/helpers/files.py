@@ -1,9 +1,15 @@
-"""Writing files so that nothing half-written is ever seen or left."""
+"""Where the course keeps its own files, and how it writes files: nothing half-written is ever seen or left."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+
+def home_folder() -> Path:
+    """The folder of progress and of what was found out about this machine: $PITFALLS_HOME, or ~/.pytorch-pitfalls."""
+    home = os.environ.get("PITFALLS_HOME")
+    return Path(home) if home else Path.home() / ".pytorch-pitfalls"
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -534,12 +534,15 @@ class LocalSession(Session):
             state.restore(found)
 
 
-class ProcessSession(Session):
-    """A session with a file in a process of its own, which can be ended whatever it does.
+def child_environment(**extra: str) -> dict[str, str]:
+    """The environment of a process of ours: it finds this package, and nobody can be asked there."""
+    package_root = str(Path(__file__).resolve().parents[1])
+    paths = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PITFALLS_ASK": "0", "PYTHONPATH": paths, **extra}
 
-    Raises:
-        LearnerError: the file could not be loaded at all.
-    """
+
+class ProcessSession(Session):
+    """A session with a file in a process of its own, which can be ended whatever it does."""
 
     def __init__(self, path: Path, **limits: float):
         super().__init__(**limits)
@@ -548,15 +551,12 @@ class ProcessSession(Session):
         self._talk: threading.Thread | None = None
 
     def _start(self) -> subprocess.Popen:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PITFALLS_ASK": "0", "MPLBACKEND": "agg"}
-        package_root = str(Path(__file__).resolve().parents[1])
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
         return subprocess.Popen(
             [sys.executable, "-c", _CHILD, str(self._path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=environment,
+            env=child_environment(OMP_NUM_THREADS="1", MPLBACKEND="agg"),
             start_new_session=True,  # so that what it starts can be ended with it
         )
 
