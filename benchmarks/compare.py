@@ -35,7 +35,7 @@ from torch.utils import benchmark
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from helpers import machine, rounds, timing
+from helpers.measure import comparison, machine, rounds, timing
 
 Call = Callable[[], None]
 DIFFERENCE = 1.05  # below this factor, the sequential ways claim nothing
@@ -143,7 +143,7 @@ def by_torch_benchmark(a: Call, b: Call, seconds: float) -> str:
     )
     (low, _, high), (other_low, _, other_high) = quartiles(first.times), quartiles(second.times)
     disjoint = other_high < low or high < other_low
-    return claim(second.median / first.median) if disjoint else timing.NOISY
+    return claim(second.median / first.median) if disjoint else comparison.NOISY
 
 
 def by_loop(a: Call, b: Call, seconds: float) -> str:
@@ -168,8 +168,8 @@ def loop_time(call: Call, seconds: float) -> float:
 def claim(ratio: float) -> str:
     """Turn a ratio of times into what its author would say."""
     if ratio > DIFFERENCE:
-        return timing.SLOWER
-    return timing.FASTER if ratio < 1 / DIFFERENCE else timing.SAME
+        return comparison.SLOWER
+    return comparison.FASTER if ratio < 1 / DIFFERENCE else comparison.SAME
 
 
 def quartiles(times: list[float]) -> list[float]:
@@ -198,11 +198,11 @@ def judge(operation: str, base: Call, state: str, options: argparse.Namespace) -
             "state": state,
             "way": way,
             "same": options.same,
-            "false": same[timing.FASTER] + same[timing.SLOWER],
-            "same_noisy": same[timing.NOISY],
+            "false": same[comparison.FASTER] + same[comparison.SLOWER],
+            "same_noisy": same[comparison.NOISY],
             "different": options.different,
-            "found": other[timing.SLOWER],
-            "reversed": other[timing.FASTER],
+            "found": other[comparison.SLOWER],
+            "reversed": other[comparison.FASTER],
         }
         print(
             f"{operation + f', {microseconds:,.0f} us':<20}{state:<8}{way:<24}"

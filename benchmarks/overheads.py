@@ -63,22 +63,26 @@ def import_cost(repeats: int) -> list[dict]:
 
 def check_latency(repeats: int) -> list[dict]:
     """Seconds from `check` to its result for each exercise's solution, in this process, first call apart."""
-    from helpers import course, exercises
-    from helpers.sessions import LocalSession, load_learner
+    from helpers.exercise.answers import load_learner
+    from helpers.exercise.declare import PASSED
+    from helpers.exercise.finding import exercises_of
+    from helpers.exercise.ladder import run_checks
+    from helpers.exercise.sessions import LocalSession
+    from helpers.lesson.chapters import CHAPTERS
 
     rows = []
-    for entry in course.CHAPTERS:
+    for entry in CHAPTERS:
         path = ROOT / "solutions" / f"{entry.slug}.py"
         if not path.exists():
             continue
         session = LocalSession(load_learner(path))
-        for exercise in exercises.exercises_of(entry.number):
+        for exercise in exercises_of(entry.number):
             found = []
             for _ in range(repeats + 1):
                 began = time.perf_counter()
-                report = exercises.run_checks(exercise, session)
+                report = run_checks(exercise, session)
                 found.append(time.perf_counter() - began)
-                if report.state != exercises.PASSED:
+                if report.state != PASSED:
                     raise SystemExit(f"{exercise.id} does not pass:\n{report.to_text()}")
             first, *later = found
             rows.append(row(f"check {exercise.id} (first call {first:.2f} s)", later, "s", "well under 1"))
@@ -87,9 +91,9 @@ def check_latency(repeats: int) -> list[dict]:
 
 def notebook_cost(chapter: str, repeats: int) -> list[dict]:
     """A chapter through papermill against the same file as a plain script, both with `fast`."""
-    from helpers import course
+    from helpers.lesson.chapters import chapter as find_chapter
 
-    entry = course.chapter(chapter)
+    entry = find_chapter(chapter)
     source = (ROOT / "notebooks" / f"{entry.slug}.py").read_text(encoding="utf-8")
     build = ROOT / "build" / "overheads"
     build.mkdir(parents=True, exist_ok=True)
@@ -134,7 +138,7 @@ def main() -> None:
         numbers = " ".join(f"{line[key]:>9.3f}" for key in ("median", "low", "high"))
         print(f"{line['what']:<52} {numbers} {line['unit']:<3} {line['want']}")
     if options.json:
-        from helpers import machine
+        from helpers.measure import machine
 
         options.json.write_text(json.dumps({"rows": rows, "machine": machine.provenance()}, indent=1) + "\n")
 

@@ -314,7 +314,7 @@ print(f"{steps} passes over {evidence.storage_bytes(signal):,} bytes; fused: one
 
 # %% tags=["nbval-ignore-output"]
 from helpers import recordings, settings, untested
-from helpers.machine import cxx_compiler
+from helpers.measure.machine import cxx_compiler
 
 
 def machine_code(function, x) -> object:

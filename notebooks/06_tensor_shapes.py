@@ -42,7 +42,7 @@ import io
 
 from matplotlib.figure import Figure
 
-from helpers.display import show_picture
+from helpers import show_picture
 
 figure = Figure(figsize=(7.5, 2.8), dpi=110, layout="constrained")
 panels = {"the picture": picture, "permute(2, 0, 1)[0]": permuted[0], "view(3, 48, 48)[0]": viewed[0]}

@@ -301,7 +301,7 @@ if accuracy:
 # accuracy is the least we call a difference.
 
 # %% tags=["nbval-ignore-output"]
-from helpers.verdicts import FAILS, HOLDS, NOISY, Finding
+from helpers.measure.verdicts import FAILS, HOLDS, NOISY, Finding
 
 
 def interval(differences: torch.Tensor) -> tuple[float, float]:

@@ -7,7 +7,8 @@ import inspect
 import pytest
 import torch
 
-from helpers import figures, state
+from helpers import figures
+from helpers.measure import state
 
 CUDNN = torch.backends.cudnn
 

@@ -12,8 +12,9 @@ import pytest
 from answers import PRELUDE
 from answers.ch09_device_moves import WRONG
 
-from helpers import exercises
-from helpers.sessions import LocalSession, load_learner, open_answer
+from helpers.exercise import declare, finding, ladder
+from helpers.exercise.answers import load_learner
+from helpers.exercise.sessions import LocalSession, open_answer
 
 ROOT = Path(__file__).resolve().parents[1]
 SOLUTION = ROOT / "solutions" / "09_device_moves.py"
@@ -32,11 +33,11 @@ def no_second_device(monkeypatch):
 
 @pytest.mark.parametrize("exercise_id", NEEDS_A_DEVICE)
 def test_without_a_second_device_the_solution_is_no_pass(exercise_id, no_second_device):
-    exercise = exercises.find_exercise(exercise_id)
-    report = exercises.run_checks(exercise, LocalSession(load_learner(SOLUTION)))
-    untested = [number for number, rung in enumerate(report.rungs) if rung.state == exercises.NOT_TESTABLE]
+    exercise = finding.find_exercise(exercise_id)
+    report = ladder.run_checks(exercise, LocalSession(load_learner(SOLUTION)))
+    untested = [number for number, rung in enumerate(report.rungs) if rung.state == declare.NOT_TESTABLE]
     assert untested == NEEDS_A_DEVICE[exercise_id], report.to_text()
-    assert report.state == (exercises.NOT_TESTABLE if untested else exercises.PASSED), report.to_text()
+    assert report.state == (declare.NOT_TESTABLE if untested else declare.PASSED), report.to_text()
     share = 1 - len(untested) / len(report.rungs)
     assert report.points == pytest.approx(exercise.points * share, abs=1e-3)
 
@@ -53,8 +54,8 @@ WRONG_ON_THE_CPU = [
 def test_without_a_second_device_what_the_cpu_shows_still_fails(exercise_id, wrong, no_second_device, tmp_path):
     path = tmp_path / "answer.py"
     path.write_text(PRELUDE + wrong.source, encoding="utf-8")
-    report = exercises.run_checks(exercises.find_exercise(exercise_id), LocalSession(load_learner(path)))
-    assert (report.state, report.misconception) == (exercises.FAILED, wrong.misconception), report.to_text()
+    report = ladder.run_checks(finding.find_exercise(exercise_id), LocalSession(load_learner(path)))
+    assert (report.state, report.misconception) == (declare.FAILED, wrong.misconception), report.to_text()
 
 
 @pytest.mark.slow
@@ -76,7 +77,7 @@ def test_a_first_rung_on_the_cpu_does_not_cost_exercise_2_its_device(monkeypatch
 
     with open_answer(SOLUTION) as session:
         before = session.probe(checks.run_where)
-    exercise = exercises.find_exercise("9.2")
+    exercise = finding.find_exercise("9.2")
     with open_answer(SOLUTION) as session:
-        exercises.run_checks(exercise, session)
+        ladder.run_checks(exercise, session)
         assert session.probe(checks.run_where)["kind"] == before["kind"]

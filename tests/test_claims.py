@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from helpers import claims, course, verdicts
-from helpers.verdicts import FAILS, HOLDS, NOISY, UNTESTED, Finding, finding, untested
+from helpers.lesson import chapters, claims
+from helpers.measure import verdicts
+from helpers.measure.verdicts import FAILS, HOLDS, NOISY, UNTESTED, Finding, finding, untested
 
 
 def test_all_26_claims_belong_to_a_chapter_and_say_what_they_should():
     everything = claims.all_claims().values()
     assert len(everything) == 26
     for entry in everything:
-        assert entry.chapter in {c.slug for c in course.CHAPTERS}
+        assert entry.chapter in {c.slug for c in chapters.CHAPTERS}
         assert entry.chapter.startswith(f"{int(entry.id.split('.')[0]):02d}_")
         assert entry.article == ("A" if int(entry.id.split(".")[0]) <= 5 else "B")
         assert entry.statement.endswith(".") and entry.correction.endswith(".")

@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from helpers import course
-from helpers.course import CourseError
-from helpers.files import write_atomically
+from helpers.course import build as building
+from helpers.course import copies
+from helpers.course import report as run_report
+from helpers.course import run as running
+from helpers.files import CourseError, write_atomically
+from helpers.lesson import chapters, opening
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -50,7 +53,7 @@ class G:
 
 
 def test_blank_cuts_answers_and_names_the_exercise():
-    empty = course.blank(SOURCE)
+    empty = building.blank(SOURCE)
     assert '    raise NotImplementedError("Exercise 1.1 is yours to write")\n' in empty
     assert '        raise NotImplementedError("Exercise 1.2 is yours to write")\n' in empty
     assert "return" not in empty and "SOLUTION" not in empty
@@ -64,22 +67,22 @@ def test_blank_cuts_answers_and_names_the_exercise():
 )
 def test_a_malformed_solutions_file_is_refused(source):
     with pytest.raises(CourseError, match="bad.py"):
-        course.blank(source, "bad.py")
+        building.blank(source, "bad.py")
 
 
 def test_notebooks_come_out_the_same_every_time():
-    one, two = (course.to_notebook(SOURCE, "name") for _ in range(2))
+    one, two = (building.to_notebook(SOURCE, "name") for _ in range(2))
     assert one == two
     ids = [cell["id"] for cell in one.cells]
     assert len(set(ids)) == len(ids)
 
 
 def test_an_unknown_chapter_names_near_ones():
-    assert course.chapter("1") is course.chapter("01") is course.chapter("01_graphs_and_no_grad")
+    assert chapters.chapter("1") is chapters.chapter("01") is chapters.chapter("01_graphs_and_no_grad")
     with pytest.raises(CourseError, match="05_batching"):
-        course.chapter("batching")
+        chapters.chapter("batching")
     with pytest.raises(CourseError, match="01_graphs"):
-        course.chapter("17")
+        chapters.chapter("17")
 
 
 # --- the learner's copies --------------------------------------------------------------------------------
@@ -92,17 +95,17 @@ def tiny(tmp_path):
 
     for kind in ("notebooks", "exercises", "solutions"):
         (tmp_path / kind).mkdir()
-        notebook = course.to_notebook("# %% [markdown]\n# # Title\n# %%\nprint(1)\n", kind)
+        notebook = building.to_notebook("# %% [markdown]\n# # Title\n# %%\nprint(1)\n", kind)
         nbformat.write(notebook, tmp_path / kind / "01_graphs_and_no_grad.ipynb")
     return tmp_path
 
 
-def copies(folder: Path) -> dict[str, str]:
-    return {path.name: what for what, path in course.start(folder=folder)}
+def copy_into(folder: Path) -> dict[str, str]:
+    return {path.name: what for what, path in copies.start(folder=folder)}
 
 
 def test_start_makes_copies_without_outputs_or_pairing(tiny):
-    made = copies(tiny)
+    made = copy_into(tiny)
     assert made == {
         "01_graphs_and_no_grad.ipynb": "made",
         "01_exercises.ipynb": "made",
@@ -119,39 +122,39 @@ def test_copies_reach_the_glossary_beside_them(tiny):
     (tiny / "docs").mkdir()
     (tiny / "docs" / "glossary.md").write_text('<a id="view"></a>\n**view** (1): ...\n')
     source = "# %% [markdown]\n# A note.\n#\n# A [view](../docs/glossary.md#view) reads.\n"
-    nbformat.write(course.to_notebook(source, "x"), tiny / "notebooks" / "01_graphs_and_no_grad.ipynb")
-    assert copies(tiny)["glossary.md"] == "made"
+    nbformat.write(building.to_notebook(source, "x"), tiny / "notebooks" / "01_graphs_and_no_grad.ipynb")
+    assert copy_into(tiny)["glossary.md"] == "made"
     assert (tiny / "work" / "glossary.md").read_text() == (tiny / "docs" / "glossary.md").read_text()
     copy = (tiny / "work" / "01_graphs_and_no_grad.ipynb").read_text()
     assert "[view](glossary.md#view)" in copy and "../docs" not in copy
     (tiny / "docs" / "glossary.md").write_text("a later edition")
-    assert copies(tiny)["glossary.new.md"] == "new version"
+    assert copy_into(tiny)["glossary.new.md"] == "new version"
 
 
 def test_start_never_overwrites_a_learner_s_work(tiny):
-    copies(tiny)
+    copy_into(tiny)
     mine = tiny / "work" / "01_graphs_and_no_grad.ipynb"
     mine.write_text(mine.read_text().replace("print(1)", "print(2)"))
     before = mine.read_text()
-    assert set(copies(tiny).values()) == {"kept"}
+    assert set(copy_into(tiny).values()) == {"kept"}
     shipped = tiny / "notebooks" / "01_graphs_and_no_grad.ipynb"
     shipped.write_text(shipped.read_text().replace("print(1)", "print(3)"))
-    assert copies(tiny)["01_graphs_and_no_grad.new.ipynb"] == "new version"
+    assert copy_into(tiny)["01_graphs_and_no_grad.new.ipynb"] == "new version"
     assert mine.read_text() == before
     assert "print(3)" in (tiny / "work" / "01_graphs_and_no_grad.new.ipynb").read_text()
-    assert set(copies(tiny).values()) == {"kept"}, "an announced version is not announced again"
+    assert set(copy_into(tiny).values()) == {"kept"}, "an announced version is not announced again"
 
 
 def test_start_never_overwrites_work_in_a_newer_version(tiny):
-    copies(tiny)
+    copy_into(tiny)
     shipped = tiny / "notebooks" / "01_graphs_and_no_grad.ipynb"
     newer = tiny / "work" / "01_graphs_and_no_grad.new.ipynb"
     for edition in ("print(2)", "print(3)"):
         shipped.write_text(re.sub(r"print\(\d\)", edition, shipped.read_text()))
-        assert copies(tiny)[newer.name] == "new version", "an untouched one makes way for the next"
+        assert copy_into(tiny)[newer.name] == "new version", "an untouched one makes way for the next"
     newer.write_text(newer.read_text().replace("print(3)", "my answer"))
     shipped.write_text(shipped.read_text().replace("print(3)", "print(4)"))
-    assert copies(tiny)["01_graphs_and_no_grad.new2.ipynb"] == "new version"
+    assert copy_into(tiny)["01_graphs_and_no_grad.new2.ipynb"] == "new version"
     assert "my answer" in newer.read_text()
 
 
@@ -162,11 +165,11 @@ def test_a_file_that_cannot_be_written_whole_leaves_no_part(tmp_path):
 
 
 def test_start_survives_a_damaged_record_of_what_was_shipped(tiny):
-    copies(tiny)
+    copy_into(tiny)
     (tiny / "work" / ".shipped.json").write_text("not json")
     mine = tiny / "work" / "01_graphs_and_no_grad.ipynb"
     mine.write_text("my notes")
-    copies(tiny)
+    copy_into(tiny)
     assert mine.read_text() == "my notes"
 
 
@@ -175,7 +178,7 @@ def test_start_survives_a_damaged_record_of_what_was_shipped(tiny):
 
 @pytest.fixture
 def runnable(tiny, monkeypatch):
-    monkeypatch.setattr(course, "root", lambda: tiny)
+    monkeypatch.setattr(running, "checkout", lambda: tiny)
     body = '# %% tags=["parameters"]\nfast = False\n# %%\nfrom helpers import claim\nclaim("{}").judge(fast, "x")\n'
     (tiny / "notebooks" / "01_graphs_and_no_grad.py").write_text(body.format("1.1"))
     (tiny / "notebooks" / "02_cudnn_autotuning.py").write_text(body.format("2.1"))
@@ -183,8 +186,8 @@ def runnable(tiny, monkeypatch):
 
 
 def run(**options) -> dict[str, str]:
-    chapters = [course.chapter(1), course.chapter(2)]
-    return {r.chapter.slug[:2]: r.status for r in course.run(chapters, **options)}
+    chosen = [chapters.chapter(1), chapters.chapter(2)]
+    return {r.chapter.slug[:2]: r.status for r in running.run(chosen, **options)}
 
 
 @pytest.mark.slow
@@ -192,7 +195,7 @@ def test_a_run_reads_claims_and_an_interrupted_one_resumes(runnable):
     broken = runnable / "notebooks" / "02_cudnn_autotuning.py"
     good = broken.read_text()
     broken.write_text(good + "# %%\nraise RuntimeError('boom')\n")
-    results = course.run([course.chapter(1), course.chapter(2)], fast=True)
+    results = running.run([chapters.chapter(1), chapters.chapter(2)], fast=True)
     assert [r.status for r in results] == ["finished", "failed"] and "boom" in results[1].error
     assert results[0].verdicts[0]["verdict"] == "holds"
     broken.write_text(good)
@@ -210,18 +213,18 @@ def test_an_interrupted_run_starts_no_further_chapter(runnable, monkeypatch):
         if entry.number > 1:
             second_may_end.wait(30)
         target.write_text('{"cells": []}')
-        return course.ChapterRun(entry, "finished", 0.0, target, [], [])
+        return run_report.ChapterRun(entry, "finished", 0.0, target, [], [])
 
     def stop(result):
         threading.Timer(0.5, second_may_end.set).start()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(course, "_execute", execute)
-    chapters = [course.chapter(number) for number in range(1, 10)]
+    monkeypatch.setattr(running, "_execute", execute)
+    all_nine = [chapters.chapter(number) for number in range(1, 10)]
     with pytest.raises(KeyboardInterrupt):
-        course.run(chapters, fast=True, on_done=stop)
+        running.run(all_nine, fast=True, on_done=stop)
     assert started in ([1], [1, 2]), "the second may have been under way"
-    assert json.loads((runnable / "build" / "course" / "unfinished.json").read_text()).keys() == {chapters[0].slug}
+    assert json.loads((runnable / "build" / "course" / "unfinished.json").read_text()).keys() == {all_nine[0].slug}
 
 
 @pytest.mark.slow
@@ -232,8 +235,8 @@ def test_a_changed_chapter_is_not_kept(runnable):
 
 
 def test_a_report_says_what_was_not_decided(tmp_path):
-    result = course.ChapterRun(course.chapter(1), "failed", 0.0, tmp_path / "x", [], [], "boom")
-    report = course.summary([result])
+    result = run_report.ChapterRun(chapters.chapter(1), "failed", 0.0, tmp_path / "x", [], [], "boom")
+    report = run_report.summary([result])
     assert [c["verdict"] for c in report["claims"]] == ["not decided"] * 4
     json.dumps(report)
 
@@ -302,46 +305,46 @@ def test_the_command_s_bad_input_is_one_line(tmp_path):
 def test_doctor_says_per_chapter_what_runs_here(tmp_path):
     done = pitfalls("doctor", PITFALLS_HOME=str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    for entry in course.CHAPTERS:
+    for entry in chapters.CHAPTERS:
         assert entry.title in done.stdout
     assert "live" in done.stdout
 
 
 def test_readiness_covers_every_lack(monkeypatch):
-    from helpers import machine
+    from helpers.measure import machine
 
-    entry = course.Chapter(3, "03_jit_compilation", "JIT", "", 1, compiler=True, packages=("numpy",))
+    entry = chapters.Chapter(3, "03_jit_compilation", "JIT", "", 1, compiler=True, packages=("numpy",))
     monkeypatch.setattr(machine, "cxx_compiler", lambda: None)
     monkeypatch.setattr(machine, "memory_limit", lambda: 500_000_000)
     monkeypatch.setattr(machine, "usable_cores", lambda: 0.5)
     monkeypatch.setattr(machine, "accelerators", list)
-    notes = " ".join(course.readiness(entry).notes)
+    notes = " ".join(opening.readiness(entry).notes)
     assert "compiler" in notes and "memory" in notes and "CPU limit" in notes and "CUDA" in notes
-    lacking = course.Chapter(3, "x", "x", "", 1, packages=("no-such-package-here",))
-    assert course.readiness(lacking).state == course.LIVE, "a section is left out, the chapter runs"
-    assert "pip install no-such-package-here" in " ".join(course.readiness(lacking).notes)
+    lacking = chapters.Chapter(3, "x", "x", "", 1, packages=("no-such-package-here",))
+    assert opening.readiness(lacking).state == chapters.LIVE, "a section is left out, the chapter runs"
+    assert "pip install no-such-package-here" in " ".join(opening.readiness(lacking).notes)
     monkeypatch.setattr(machine, "unsupported", lambda: "torch 1.0 is too old")
-    assert course.readiness(entry).notes == ("torch 1.0 is too old",)
+    assert opening.readiness(entry).notes == ("torch 1.0 is too old",)
 
 
 def test_readiness_without_a_second_device_promises_no_recording(monkeypatch):
-    from helpers import machine
+    from helpers.measure import machine
 
     monkeypatch.setenv("PITFALLS_SECOND_DEVICE", "none")
     monkeypatch.setattr(machine, "accelerators", list)
-    ready = course.readiness(course.chapter(9))
+    ready = opening.readiness(chapters.chapter(9))
     assert ready.state == "in part" and "not testable here" in ready.notes[0]
 
 
 def test_wrap_up_reports_and_undoes_what_a_chapter_left(capsys):
     import torch
 
-    course.preflight("01", fast=True)
+    opening.preflight("01", fast=True)
     torch.use_deterministic_algorithms(True)
-    course.wrap_up()
+    opening.wrap_up()
     out = capsys.readouterr().out
     assert "deterministic algorithms was" in out and not torch.are_deterministic_algorithms_enabled()
 
 
 def test_the_readme_s_course_map_is_fresh():
-    assert course.course_map() in (ROOT / "README.md").read_text(encoding="utf-8"), "run `make build`"
+    assert building.course_map() in (ROOT / "README.md").read_text(encoding="utf-8"), "run `make build`"

@@ -15,9 +15,10 @@ import torch.nn.functional as F
 import torch.utils.benchmark
 from torch import nn
 
-from helpers import devices, machine
-from helpers.devices import SecondDevice, Transfers, gaps, second_device, transfers
+from helpers import devices
+from helpers.devices import SecondDevice, Transfers, gaps, second, second_device, transfers
 from helpers.files import write_atomically
+from helpers.measure import machine
 
 SOURCE = Path(devices.__file__).parents[1]
 VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
@@ -30,7 +31,7 @@ def rehearsed(tmp_path_factory):
     """Each stand-in as this torch really gives it, found out once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PITFALLS_HOME", str(tmp_path_factory.mktemp("home")))
-        patch.setattr(devices, "_chosen", {})
+        patch.setattr(second, "_chosen", {})
         patch.setattr(machine, "accelerators", lambda: [])
         return {kind: second_device(kind) for kind in KINDS}
 
@@ -64,13 +65,13 @@ def fresh(monkeypatch, tmp_path):
     """Nothing chosen, nothing remembered, no hardware, and stand-ins that start and work at once."""
     monkeypatch.setenv("PITFALLS_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("PITFALLS_SECOND_DEVICE", raising=False)
-    monkeypatch.setattr(devices, "_chosen", {})
+    monkeypatch.setattr(second, "_chosen", {})
     monkeypatch.setattr(machine, "accelerators", lambda: [])
-    monkeypatch.setattr(devices, "_start", lambda kind: CPU)
+    monkeypatch.setattr(second, "_start", lambda kind: CPU)
     monkeypatch.setattr(torch, "device", lambda *place: place)  # no kind needs to be registered
     asked = []
-    monkeypatch.setattr(devices, "_rehearse_apart", lambda kind: asked.append(kind) or "")
-    monkeypatch.setattr(devices, "_hardware_obstacle", lambda kind: devices._ABSENT)
+    monkeypatch.setattr(second, "_rehearse_apart", lambda kind: asked.append(kind) or "")
+    monkeypatch.setattr(second, "_hardware_obstacle", lambda kind: second._ABSENT)
     return asked
 
 
@@ -106,20 +107,20 @@ def test_a_second_call_gives_the_same_at_once(fresh):
 
 def test_starting_twice_changes_nothing(device):
     before = torch.ones(2, device=device)
-    assert devices._start(device.type) == device
+    assert second._start(device.type) == device
     assert (before + torch.ones(2, device=device)).cpu().tolist() == [2, 2]
 
 
 def test_hardware_comes_first(fresh, monkeypatch):
-    obstacles = {"cuda": devices._ABSENT, "mps": "", "xpu": ""}
-    monkeypatch.setattr(devices, "_hardware_obstacle", obstacles.get)
+    obstacles = {"cuda": second._ABSENT, "mps": "", "xpu": ""}
+    monkeypatch.setattr(second, "_hardware_obstacle", obstacles.get)
     chosen = second_device()
     assert (chosen.kind, chosen.stand_in, fresh) == ("mps", False, [])
 
 
 def test_broken_hardware_is_passed_over_with_its_reason(fresh, monkeypatch):
     obstacles = {"cuda": "RuntimeError: no kernel image", "mps": "absent", "xpu": "absent"}
-    monkeypatch.setattr(devices, "_hardware_obstacle", obstacles.get)
+    monkeypatch.setattr(second, "_hardware_obstacle", obstacles.get)
     assert second_device().kind == "toy"
     assert "cuda fails here (RuntimeError: no kernel image)" in second_device().reason
 
@@ -127,8 +128,8 @@ def test_broken_hardware_is_passed_over_with_its_reason(fresh, monkeypatch):
 def test_hardware_that_raises_is_an_obstacle(monkeypatch):
     monkeypatch.setattr(machine, "accelerators", lambda: ["xpu"])
     if not torch.xpu.is_available():
-        assert devices._hardware_obstacle("xpu").split(":")[0].endswith("Error")
-    assert devices._hardware_obstacle("cuda") == devices._ABSENT
+        assert second._hardware_obstacle("xpu").split(":")[0].endswith("Error")
+    assert second._hardware_obstacle("cuda") == second._ABSENT
 
 
 def test_a_preference_decides(fresh, monkeypatch):
@@ -152,7 +153,7 @@ def test_an_unknown_preference_is_refused_with_the_choices(fresh):
 
 
 def test_without_any_there_is_none_with_the_reasons(fresh, monkeypatch):
-    monkeypatch.setattr(devices, "_rehearse_apart", lambda kind: f"{kind} is broken")
+    monkeypatch.setattr(second, "_rehearse_apart", lambda kind: f"{kind} is broken")
     chosen = second_device()
     assert (chosen.kind, bool(chosen), chosen.stand_in) == ("none", False, False)
     assert "toy is broken" in chosen.describe() and "lazy is broken" in chosen.describe()
@@ -161,7 +162,7 @@ def test_without_any_there_is_none_with_the_reasons(fresh, monkeypatch):
 
 def test_a_later_session_does_not_rehearse_again(fresh, monkeypatch):
     second_device()
-    monkeypatch.setattr(devices, "_chosen", {})
+    monkeypatch.setattr(second, "_chosen", {})
     assert second_device().kind == "toy"
     assert fresh == ["toy"]
 
@@ -170,7 +171,7 @@ def test_another_torch_or_python_is_rehearsed_anew(fresh, monkeypatch, tmp_path)
     second_device()
     for name, value in {"__version__": "9.9"}.items():
         monkeypatch.setattr(torch, name, value)
-    monkeypatch.setattr(devices, "_chosen", {})
+    monkeypatch.setattr(second, "_chosen", {})
     second_device()
     assert fresh == ["toy", "toy"]
     assert len(remembered(tmp_path)) == 2
@@ -179,11 +180,11 @@ def test_another_torch_or_python_is_rehearsed_anew(fresh, monkeypatch, tmp_path)
 @pytest.mark.parametrize("text", ["", "{", "[1]", "null", '{"%s": 3}', "\x00\xff"])
 def test_a_corrupt_memory_is_ignored_and_rewritten(fresh, tmp_path, text):
     (tmp_path / "home").mkdir()
-    text = text.replace("%s", devices._rehearsal_key("toy").replace("\\", "\\\\"))
+    text = text.replace("%s", second._rehearsal_key("toy").replace("\\", "\\\\"))
     (tmp_path / "home" / "devices.json").write_text(text, encoding="latin-1")
     assert second_device().kind == "toy"
     assert fresh == ["toy"]
-    assert remembered(tmp_path)[devices._rehearsal_key("toy")] == ""
+    assert remembered(tmp_path)[second._rehearsal_key("toy")] == ""
 
 
 def test_where_nothing_can_be_written_it_works_all_the_same(fresh, tmp_path, monkeypatch):
@@ -206,7 +207,7 @@ def test_an_obstacle_is_remembered_but_not_a_lack_of_time(fresh, monkeypatch, tm
             raise subprocess.TimeoutExpired("python", 1)
         return "RuntimeError: broken"
 
-    monkeypatch.setattr(devices, "_rehearse_apart", rehearse)
+    monkeypatch.setattr(second, "_rehearse_apart", rehearse)
     assert second_device().kind == "none"
     assert list(remembered(tmp_path).values()) == ["RuntimeError: broken"]
 
@@ -216,7 +217,7 @@ def test_a_stand_in_that_rehearses_but_does_not_start_here_is_passed_over(fresh,
         if kind == "toy":
             raise RuntimeError("PyTorch's spare backend is in use")
 
-    monkeypatch.setattr(devices, "_start", start)
+    monkeypatch.setattr(second, "_start", start)
     chosen = second_device()
     assert chosen.kind == "lazy"
     assert "toy fails here (RuntimeError: PyTorch's spare backend is in use)" in chosen.reason
@@ -228,27 +229,27 @@ def test_a_rehearsal_that_aborts_is_an_obstacle(monkeypatch, tmp_path):
     python.write_text("#!/bin/sh\nkill -ABRT $$\n")
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
-    assert devices._rehearse_apart("toy") == "its process ended with -6"
+    assert second._rehearse_apart("toy") == "its process ended with -6"
 
 
 def test_a_rehearsal_tells_what_was_wrong():
-    assert devices._rehearse_apart("toaster").startswith("RuntimeError: ")
+    assert second._rehearse_apart("toaster").startswith("RuntimeError: ")
 
 
 def test_a_rehearsal_notices_an_error_that_passes(monkeypatch):
-    monkeypatch.setattr(devices, "_start", lambda kind: CPU)
+    monkeypatch.setattr(second, "_start", lambda kind: CPU)
     with pytest.raises(RuntimeError, match="cpu does not refuse mixed devices"):
         devices.rehearse("cpu")
 
 
 def test_importing_starts_nothing_and_a_spare_backend_in_use_is_left_alone():
     code = (
-        "import torch, helpers.devices, helpers.recordings\n"
+        "import torch, helpers.devices.second, helpers.lesson.recordings\n"
         "assert torch._C._get_privateuse1_backend_name() == 'privateuseone'\n"
         "from torch._lazy import ts_backend\n"
         "ts_backend.init()\n"  # a second start would raise
         "torch.utils.rename_privateuse1_backend('npu')\n"
-        "try: helpers.devices._start('toy')\n"
+        "try: helpers.devices.second._start('toy')\n"
         "except RuntimeError as error: assert 'npu' in str(error), error\n"
         "else: raise AssertionError('taken over')\n"
     )
@@ -574,7 +575,7 @@ def test_device_agnostic_code_finds_the_toy(toy):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_child_forked_after_starting_can_train_and_one_forked_after_a_backward_cannot(toy):
     code = (
-        "import os, torch; from helpers.devices import _start\n"
+        "import os, torch; from helpers.devices.second import _start\n"
         "device = _start('toy')\n"
         "def backward(device): torch.ones(2, device=device, requires_grad=True).sum().backward()\n"
         "def trains_in_child(device):\n"
@@ -752,7 +753,7 @@ def lazy_batch_norm(device):
 
 def lazy_storage(device):
     code = (
-        "import torch; from helpers.devices import _start; x = torch.ones(2, device=_start('lazy'))\n"
+        "import torch; from helpers.devices.second import _start; x = torch.ones(2, device=_start('lazy'))\n"
         "assert x.data_ptr() == 0; x.untyped_storage().data_ptr(); print('reached')"
     )
     assert torch.ones(2, 3, device=device).t().stride() == (2, 1)
@@ -943,7 +944,7 @@ print(torch.autograd.grad(weight.to(device.device).sum(), weight))
 """
     if machine.accelerators():
         pytest.skip("this machine has hardware")
-    if devices._stand_in_obstacle("toy"):
+    if second._stand_in_obstacle("toy"):
         pytest.skip("toy does not run on this torch")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, timeout=300)
     assert done.returncode == 0, done.stderr

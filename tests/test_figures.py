@@ -10,7 +10,8 @@ from matplotlib.text import Text
 from torch import nn
 
 from helpers import evidence, figures
-from helpers.timing import Comparison
+from helpers.figures import canvas, comparison
+from helpers.measure.comparison import Comparison
 
 PNG = b"\x89PNG"
 
@@ -21,7 +22,7 @@ def shown(monkeypatch):
 
     def show(function, *args, **kwargs):
         caught = []
-        monkeypatch.setattr(figures, "show_picture", lambda *given: caught.append(given))
+        monkeypatch.setattr(canvas, "show_picture", lambda *given: caught.append(given))
         assert function(*args, **kwargs) is None
         ((png, alt, (columns, rows)),) = caught
         assert png.startswith(PNG) and len(png) > 2000
@@ -60,8 +61,8 @@ class TestRatioStrip:
 
     @pytest.mark.parametrize("ratio", [0.0004, 0.1, 0.7, 0.97, 1.001, 1.2, 1.7, 9, 60, 3000])
     def test_the_axis_reads_as_ratios_at_any_scale(self, ratio):
-        fig, ax = figures._new(7, 2)
-        figures._ratio_axis(ax, [1 / 1.03, 1.03, ratio])
+        fig, ax = canvas.new_figure(7, 2)
+        comparison._ratio_axis(ax, [1 / 1.03, 1.03, ratio])
         labels = [text.get_text() for text in ax.get_xticklabels()]
         assert "1x" in labels
         assert 2 <= len(labels) <= 13
@@ -117,7 +118,7 @@ class TestDrawGraph:
 def drawn(monkeypatch, function, *args):
     """The figure object that a function finishes with."""
     caught = []
-    monkeypatch.setattr(figures, "_finish", lambda fig, alt, table: caught.append(fig))
+    monkeypatch.setattr(sys.modules[function.__module__], "finish", lambda fig, alt, table: caught.append(fig))
     function(*args)
     return caught[0]
 
@@ -186,7 +187,7 @@ class TestLineChart:
         assert [text.get_text() for text in fig.axes[0].get_xticklabels()] == ["a", "b"]
 
     def test_series_differ_by_more_than_colour(self):
-        colours, markers, lines = zip(*map(figures._series, range(7)), strict=True)
+        colours, markers, lines = zip(*map(canvas.series_look, range(7)), strict=True)
         assert len(set(colours)) == len(set(markers)) == 7
         assert all(line != following for line, following in pairwise(lines))
 

@@ -8,9 +8,13 @@ import types
 import pytest
 import torch
 
-from helpers import exercises
-from helpers.exercises import Exercise, Failed, Report, expect_close, expect_raises, run_checks
-from helpers.sessions import LocalSession, load_learner
+from helpers.exercise import declare, expect, finding, learner, records
+from helpers.exercise.answers import load_learner
+from helpers.exercise.declare import Exercise, Failed
+from helpers.exercise.expect import expect_close, expect_raises
+from helpers.exercise.ladder import run_checks
+from helpers.exercise.report import Report
+from helpers.exercise.sessions import LocalSession
 
 RIGHT = """
 def predict_modes():
@@ -30,15 +34,15 @@ def home(tmp_path, monkeypatch):
 
 def check_with(source: str, exercise_id: str = "1.1") -> None:
     """Run `check` as a notebook does: in the namespace that holds the answer."""
-    names = {"__name__": "a_notebook", "check": exercises.check}
+    names = {"__name__": "a_notebook", "check": learner.check}
     exec(source + f'\ncheck("{exercise_id}")', names)
 
 
 def test_a_pass_shows_the_remark_and_is_remembered(capsys):
     check_with(RIGHT)
     out = capsys.readouterr().out
-    assert "passed" in out and exercises.find_exercise("1.1").remark[:30] in out
-    exercises.progress(1)
+    assert "passed" in out and finding.find_exercise("1.1").remark[:30] in out
+    learner.progress(1)
     assert "1.1  predict_modes: passed, 1 of 1" in capsys.readouterr().out
 
 
@@ -51,39 +55,39 @@ def test_a_failure_says_what_and_offers_a_hint(capsys):
 def test_a_pass_is_not_lost_by_a_later_failure():
     check_with(RIGHT)
     check_with("def predict_modes(): return {}")
-    assert exercises._read_record("1.1")["state"] == "passed"
+    assert records.read_record("1.1")["state"] == "passed"
 
 
 def test_hints_come_one_at_a_time_and_all_after_a_pass(capsys):
-    exercises.hint("1.1")
+    learner.hint("1.1")
     first = capsys.readouterr().out
-    exercises.hint("1.1")
+    learner.hint("1.1")
     second = capsys.readouterr().out
     assert first.startswith("Hint 1") and "?" in first and second.startswith("Hint 2")
-    exercises.hint("1.1")
+    learner.hint("1.1")
     assert capsys.readouterr().out == second
     check_with(RIGHT)
     capsys.readouterr()
-    exercises.hint("1.1")
+    learner.hint("1.1")
     assert capsys.readouterr().out.count("Hint") == 2
 
 
 def test_the_solution_waits_for_the_hints(capsys):
-    exercises.solution("1.2")
+    learner.solution("1.2")
     assert "left" in capsys.readouterr().out
     for _ in range(3):
-        exercises.hint("1.2")
+        learner.hint("1.2")
     capsys.readouterr()
-    exercises.solution("1.2")
+    learner.solution("1.2")
     out = capsys.readouterr().out
     assert "def evaluate(" in out and "SOLUTION" not in out and "finally" in out
 
 
 def test_progress_can_be_reset_per_exercise():
     check_with(RIGHT)
-    exercises.reset_progress("1.1")
-    assert exercises._read_record("1.1")["state"] == "not attempted"
-    exercises.reset_progress("1.1")  # nothing to forget is no error
+    learner.reset_progress("1.1")
+    assert records.read_record("1.1")["state"] == "not attempted"
+    learner.reset_progress("1.1")  # nothing to forget is no error
 
 
 @pytest.mark.parametrize(
@@ -109,26 +113,26 @@ def test_a_home_that_cannot_be_written_costs_the_record_alone(home, capsys):
 
 def test_hints_go_on_where_a_home_cannot_be_written(home, capsys):
     home.write_text("a file, not a folder")
-    exercises.hint("1.2")
-    exercises.hint("1.2")
+    learner.hint("1.2")
+    learner.hint("1.2")
     out = capsys.readouterr().out
     assert "Hint 1 of" in out and "Hint 2 of" in out
-    exercises.reset_progress("1.2")
-    exercises.hint("1.2")
+    learner.reset_progress("1.2")
+    learner.hint("1.2")
     assert "Hint 1 of" in capsys.readouterr().out
 
 
 def test_digits_of_other_kinds_are_no_exercise():
-    with pytest.raises(exercises.UnknownExerciseError):
-        exercises.find_exercise("\u00b2.1")
+    with pytest.raises(declare.UnknownExerciseError):
+        finding.find_exercise("\u00b2.1")
 
 
 def test_an_unknown_exercise_names_near_ones():
-    with pytest.raises(exercises.UnknownExerciseError, match=r"near ones: .*1\.\d"):
-        exercises.check("1.9")
+    with pytest.raises(declare.UnknownExerciseError, match=r"near ones: .*1\.\d"):
+        learner.check("1.9")
     for nonsense in ("", "evaluate", "0.1", "99.1"):
-        with pytest.raises(exercises.UnknownExerciseError, match="near ones"):
-            exercises.find_exercise(nonsense)
+        with pytest.raises(declare.UnknownExerciseError, match="near ones"):
+            finding.find_exercise(nonsense)
 
 
 # --- the ladder ------------------------------------------------------------------------------------------
@@ -171,7 +175,7 @@ def test_a_blank_first_rung_is_not_attempted_and_a_later_one_fails(tmp_path):
 
 def lacks(session, rng):
     session.call("f")
-    raise exercises.NotTestable("there is no second device")
+    raise declare.NotTestable("there is no second device")
 
 
 def test_a_check_that_this_machine_cannot_make_is_no_pass_and_earns_nothing(tmp_path):
@@ -196,7 +200,7 @@ def test_what_cannot_be_checked_hides_no_failure_no_blank_and_no_leak(tmp_path):
     assert climb(ladder(lacks), "def f(): raise NotImplementedError", tmp_path).state == "not attempted"
 
     def lacks_at_once(session, rng):
-        raise exercises.NotTestable("no device")
+        raise declare.NotTestable("no device")
 
     blank = climb(ladder(lacks_at_once, lambda s, r: s.call("f")), "def f(): raise NotImplementedError", tmp_path)
     assert blank.state == "not attempted"
@@ -206,11 +210,11 @@ def test_what_cannot_be_checked_hides_no_failure_no_blank_and_no_leak(tmp_path):
 
 def test_an_exercise_that_was_not_testable_is_remembered_as_that(monkeypatch, capsys):
     source = "def f(): return 1"
-    monkeypatch.setattr(exercises, "find_exercise", lambda exercise_id: ladder(lambda s, r: s.call("f"), lacks))
+    monkeypatch.setattr(finding, "find_exercise", lambda exercise_id: ladder(lambda s, r: s.call("f"), lacks))
     check_with(source)
-    assert exercises._read_record("1.1") == {"state": "not testable here", "points": 1.0, "attempts": 1, "hints": 0}
+    assert records.read_record("1.1") == {"state": "not testable here", "points": 1.0, "attempts": 1, "hints": 0}
     assert "Nothing failed" in capsys.readouterr().out
-    exercises.progress(1)
+    learner.progress(1)
     assert "? 1.1  predict_modes: not testable here, 1 of 1" in capsys.readouterr().out
 
 
@@ -222,7 +226,7 @@ def test_code_that_leaks_state_fails_even_with_right_values(tmp_path):
 
 def test_the_same_seed_draws_the_same_hidden_cases(tmp_path):
     drawn = []
-    exercise = ladder(lambda s, r: drawn.append(exercises.draw_int(r, 0, 10**9)))
+    exercise = ladder(lambda s, r: drawn.append(expect.draw_int(r, 0, 10**9)))
     climb(exercise, "", tmp_path)
     climb(exercise, "", tmp_path)
     assert drawn[0] == drawn[1]
@@ -233,7 +237,7 @@ def test_a_check_that_breaks_is_no_verdict_on_the_answer(tmp_path):
         return {}["no such key"]
 
     report = climb(ladder(lambda s, r: None, breaks), "", tmp_path)
-    assert report.state == exercises.NOT_TESTABLE and report.points < 2
+    assert report.state == declare.NOT_TESTABLE and report.points < 2
     assert "fault of the course" in report.to_text()
 
 
@@ -252,7 +256,7 @@ def test_expect_close_wants_a_number(came):
 
 
 def test_a_forgotten_return_is_shown_as_none():
-    for fails in (lambda: exercises.expect_tensor(None), lambda: expect_close(None, 1.0)):
+    for fails in (lambda: expect.expect_tensor(None), lambda: expect_close(None, 1.0)):
         with pytest.raises(Failed) as caught:
             fails()
         assert caught.value.came == "None"
@@ -265,7 +269,7 @@ def test_expect_close_does_not_drop_an_imaginary_part():
 
 def test_a_notebook_s_default_device_does_not_reach_the_checks():
     with torch.device("meta"):
-        report = run_checks(exercises.find_exercise("5.1"), LocalSession(types.ModuleType("learner")))
+        report = run_checks(finding.find_exercise("5.1"), LocalSession(types.ModuleType("learner")))
     assert report.reason == "missing"
 
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from helpers import machine
+from helpers.measure import machine
 
 
 @pytest.fixture

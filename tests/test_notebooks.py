@@ -15,7 +15,9 @@ import pytest
 import torch
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from helpers import course
+from helpers.course import build as building
+from helpers.course import report as run_report
+from helpers.lesson import chapters
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.py"))
@@ -56,7 +58,7 @@ def end_of(done: subprocess.CompletedProcess[str]) -> str:
 
 def test_there_are_chapters():
     assert SOURCES
-    known = {entry.slug for entry in course.CHAPTERS}
+    known = {entry.slug for entry in chapters.CHAPTERS}
     assert {source.stem for source in SOURCES} <= known
 
 
@@ -67,7 +69,7 @@ def shape(cell: dict) -> dict:
 
 @each_chapter
 def test_source_and_notebook_agree(source):
-    written = course.to_notebook(source.read_text(encoding="utf-8"), source.stem)
+    written = building.to_notebook(source.read_text(encoding="utf-8"), source.stem)
     shipped = executed(source)
     repair = f"run `pitfalls build {source.stem[:2]}` to execute it again"
     assert len(shipped.cells) == len(written.cells), repair
@@ -233,9 +235,10 @@ def test_runs_through_papermill(source, tmp_path):
     command += ["--no-progress-bar", "-k", "python3", "--execution-timeout", "300", "-p", "fast", "True"]
     done = run(*command, cwd=tmp_path)
     assert done.returncode == 0, end_of(done)
-    from helpers import claims, verdicts
+    from helpers.lesson import claims
+    from helpers.measure import verdicts
 
-    cards, _ = course.read_outputs(out)
+    cards, _ = run_report.read_outputs(out)
     expected = {c.id for c in claims.all_claims().values() if c.chapter == source.stem}
     assert {card["id"] for card in cards} == expected
     assert {card["verdict"] for card in cards} <= set(verdicts.VERDICTS)
@@ -268,7 +271,7 @@ IMPORT_NAMES = {"scikit-learn": "sklearn"}
 @pytest.mark.slow
 @each_chapter
 def test_runs_as_a_plain_script_without_jupyter(source, tmp_path):
-    wanted = {IMPORT_NAMES[package] for package in course.chapter(source.stem).packages}
+    wanted = {IMPORT_NAMES[package] for package in chapters.chapter(source.stem).packages}
     hidden = " ".join(name for name in [*JUPYTER.split(), *IMPORT_NAMES.values()] if name not in wanted)
     done = run(sys.executable, "-c", WITHOUT, hidden, str(source), cwd=tmp_path, MPLBACKEND="Agg")
     assert done.returncode == 0, end_of(done)
@@ -289,14 +292,14 @@ def test_hidden_packages_are_not_there(tmp_path):
 def test_generated_files_are_fresh():
     stale = [
         str(path.relative_to(ROOT))
-        for path, content in course.generated(ROOT).items()
+        for path, content in building.generated(ROOT).items()
         if not path.exists() or path.read_text(encoding="utf-8") != content
     ]
     assert not stale, f"run `make build`; these differ from what solutions/ gives: {stale}"
 
 
 def test_nothing_stray_lies_among_the_notebooks():
-    expected = {entry.slug for entry in course.CHAPTERS}
+    expected = {entry.slug for entry in chapters.CHAPTERS}
     for folder in ["notebooks", "solutions", "exercises"]:
         for path in (ROOT / folder).glob("[!._]*"):
             assert path.stem in expected and path.suffix in {".py", ".ipynb"}, path

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from helpers import predictions
-from helpers.predictions import calibration, predict
+from helpers.lesson import predictions
+from helpers.lesson.predictions import calibration, predict
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,8 @@ import textwrap
 
 import pytest
 
-from helpers import recordings, verdicts
+from helpers.lesson import recordings
+from helpers.measure import verdicts
 
 
 def measure():

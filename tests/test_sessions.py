@@ -15,8 +15,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import sessions
-from helpers.sessions import Learner, LearnerError, LocalSession, WireError, decode, encode, open_answer
+from helpers.exercise import answers as answer_files
+from helpers.exercise import limits, wire
+from helpers.exercise.answers import Learner
+from helpers.exercise.sessions import LocalSession, open_answer
+from helpers.exercise.wire import LearnerError, WireError, decode, encode
+from helpers.measure import state
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -125,9 +129,9 @@ def test_deep_and_large_values_are_refused():
     with pytest.raises(WireError, match="nested"):
         encode(deep)
     with pytest.raises(WireError, match="bytes"):
-        encode(torch.zeros(sessions.MAX_FRAME // 4 + 1))
+        encode(torch.zeros(wire.MAX_FRAME // 4 + 1))
     with pytest.raises(WireError, match="bytes"):
-        encode("x" * (sessions.MAX_FRAME + 1))
+        encode("x" * (wire.MAX_FRAME + 1))
     with pytest.raises(WireError, match="bytes"):
         encode(torch.zeros(1).expand(10**13))  # refused by its size, not for lack of memory
     with pytest.raises(WireError, match="bits"):
@@ -210,7 +214,7 @@ def test_megabytes_of_output_are_cut():
         "def f():\n    for _ in range(10000): print('x' * 1000)\n    return 1\n", cpu_limit_s=10, wall_limit_s=20
     )
     assert session.call("f") == 1
-    assert len(session.output) < sessions.MAX_OUTPUT + 100 and "characters cut" in session.output
+    assert len(session.output) < limits.MAX_OUTPUT + 100 and "characters cut" in session.output
 
 
 def test_output_does_not_reach_the_reader_s_screen(capsys):
@@ -234,11 +238,11 @@ def test_a_type_that_cannot_be_judged_is_told():
     ],
 )
 def test_changed_global_state_is_noticed_and_undone(line, leak):
-    before = sessions.state.snapshot()
+    before = state.snapshot()
     session = local(f"import torch\ndef f():\n    {line}\n", cpu_limit_s=20, wall_limit_s=60)
     session.call("f")
     assert any(leak in text for text in session.leaks), session.leaks
-    assert sessions.state.leaks(before) == []
+    assert state.leaks(before) == []
 
 
 def test_random_state_of_the_caller_is_left_alone():
@@ -284,7 +288,7 @@ def test_a_notebook_loads_cell_by_cell_past_broken_ones(tmp_path):
         "raise RuntimeError('left over')",
         "def f(): return 3",
     )
-    learner = sessions.load_learner(path)
+    learner = answer_files.load_learner(path)
     assert learner.f() == 3
     assert [error.split(":")[0] for error in learner.errors] == ["SyntaxError", "RuntimeError"]
 
@@ -296,7 +300,7 @@ def test_magics_become_comments_and_a_modulo_stays(tmp_path):
         "%%time\nx = 3",
         "f?\n?f\nlen??\ny = 4\n%timeit -n1 f(1, 2)",
     )
-    learner = sessions.load_learner(path)
+    learner = answer_files.load_learner(path)
     assert not learner.errors and learner.f(7, 4) == 3 and (learner.x, learner.y) == (3, 4)
 
 
@@ -312,32 +316,32 @@ def test_magics_become_comments_and_a_modulo_stays(tmp_path):
 def test_a_file_is_read_as_python_reads_it(tmp_path, content):
     path = tmp_path / "answer.py"
     path.write_bytes(content)
-    assert sessions.load_learner(path).f() == "\xe9"
+    assert answer_files.load_learner(path).f() == "\xe9"
 
 
 def test_a_notebook_may_begin_with_a_byte_order_mark(tmp_path):
     path = notebook(tmp_path, "def f(): return 3")
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    assert sessions.load_learner(path).f() == 3
+    assert answer_files.load_learner(path).f() == 3
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path):
     path = tmp_path / "answer.py"
     path.write_bytes("x = 1".encode("utf-16"))
     with pytest.raises(ValueError, match="answer.py"):
-        sessions.read_cells(path)
+        answer_files.read_cells(path)
 
 
 def test_what_comes_before_a_crash_counts(tmp_path):
     path = tmp_path / "answer.py"
     path.write_text("def f(): return 3\nraise SystemExit\n")
-    assert sessions.load_learner(path).f() == 3
+    assert answer_files.load_learner(path).f() == 3
 
 
 def test_a_learner_s_code_is_a_real_module(tmp_path):
     path = tmp_path / "answer.py"
     path.write_text("def f(): return __name__\n")
-    assert sys.modules[sessions.load_learner(path).f()] is not None
+    assert sys.modules[answer_files.load_learner(path).f()] is not None
 
 
 @pytest.mark.parametrize(
@@ -349,7 +353,7 @@ def test_other_files_are_refused(tmp_path, name, text):
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(ValueError, match=name):
-        sessions.read_cells(path)
+        answer_files.read_cells(path)
 
 
 @pytest.mark.slow

@@ -17,8 +17,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import display, machine, rounds, timing, verdicts
-from helpers.timing import FASTER, NOISY, SAME, SLOWER, Comparison, Ratio, compare
+from helpers.measure import clocks, intervals, machine, rounds, verdicts
+from helpers.measure.comparison import FASTER, NOISY, SAME, SLOWER, Comparison
+from helpers.measure.intervals import Ratio
+from helpers.measure.timing import compare
+from helpers.show import display
 
 MICROSECOND, MILLISECOND = 1_000, 1_000_000
 
@@ -46,8 +49,8 @@ class FakeMachine:
 @pytest.fixture
 def fake(monkeypatch) -> FakeMachine:
     fake = FakeMachine()
-    monkeypatch.setattr(rounds, "_wall_ns", lambda: fake.wall)
-    monkeypatch.setattr(rounds, "_cpu_ns", lambda: fake.cpu)
+    monkeypatch.setattr(clocks, "wall_ns", lambda: fake.wall)
+    monkeypatch.setattr(clocks, "cpu_ns", lambda: fake.cpu)
     monkeypatch.setattr(gc, "collect", lambda: 0)  # half a second beside a large test run
     monkeypatch.delenv("PITFALLS_RETRY_NOISY", raising=False)
     return fake
@@ -373,7 +376,7 @@ quick = settings(max_examples=30, deadline=None)
 @quick
 @given(samples)
 def test_the_median_lies_inside_the_interval(ratios):
-    low, median, high = timing.median_interval(np.array(ratios))
+    low, median, high = intervals.median_interval(np.array(ratios))
     assert 0 <= low <= median * (1 + 1e-9)
     assert median <= high * (1 + 1e-9)
 
@@ -381,7 +384,7 @@ def test_the_median_lies_inside_the_interval(ratios):
 @quick
 @given(st.lists(positive, min_size=8, max_size=200))
 def test_the_ends_are_two_of_the_ratios(ratios):
-    low, _, high = timing.median_interval(np.array(ratios))
+    low, _, high = intervals.median_interval(np.array(ratios))
     assert np.isclose(ratios, low).any()
     assert np.isclose(ratios, high).any()
 
@@ -389,7 +392,7 @@ def test_the_ends_are_two_of_the_ratios(ratios):
 @quick
 @given(st.lists(positive, min_size=1, max_size=7))
 def test_too_few_rounds_have_an_unbounded_interval(ratios):
-    low, _, high = timing.median_interval(np.array(ratios))
+    low, _, high = intervals.median_interval(np.array(ratios))
     assert (low, high) == (0, np.inf)
 
 
@@ -413,7 +416,7 @@ def test_the_interval_covers_the_median_as_often_as_it_says():
     missed = 0
     for _ in range(400):
         ratios = np.exp(generator.exponential(size=25) ** 3)
-        low, _, high = timing.median_interval(ratios)
+        low, _, high = intervals.median_interval(ratios)
         missed += not low <= np.exp(np.log(2) ** 3) <= high
     assert missed <= 10  # 4 expected; more than 10 has a probability below 1 %
 
@@ -614,7 +617,7 @@ def gpu(fake, monkeypatch):
     monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
     monkeypatch.setattr(torch, "empty", lambda *size, **options: flush)
     monkeypatch.setattr(machine, "accelerators", lambda: ["cuda"])
-    monkeypatch.setattr(rounds, "_accelerator_in_use", lambda: True)
+    monkeypatch.setattr(clocks, "accelerator_in_use", lambda: True)
     monkeypatch.setattr(torch.accelerator, "synchronize", lambda: log.append("wait"))
 
     def kernel(name, nanoseconds):
@@ -651,13 +654,13 @@ def test_cuda_on_request_is_timed_by_the_wall_with_waiting(gpu):
 
 def test_the_device_is_found_by_where_the_variants_work(fake, monkeypatch):
     cuda = {"a": True, "b": True}
-    monkeypatch.setattr(rounds, "_holds_cuda", lambda results: cuda[results[0]])
-    monkeypatch.setattr(rounds, "_accelerator_in_use", lambda: False)
+    monkeypatch.setattr(clocks, "holds_cuda", lambda results: cuda[results[0]])
+    monkeypatch.setattr(clocks, "accelerator_in_use", lambda: False)
     variants = {"a": lambda: "a", "b": lambda: "b"}
     assert rounds.first_calls(variants)[1] == "cuda"
     cuda["a"] = False
     assert rounds.first_calls(variants)[1] == "cpu"
-    monkeypatch.setattr(rounds, "_accelerator_in_use", lambda: True)
+    monkeypatch.setattr(clocks, "accelerator_in_use", lambda: True)
     monkeypatch.setattr(torch.accelerator, "synchronize", nothing)
     assert rounds.first_calls(variants)[1] == "mixed"
     assert rounds.first_calls(variants, "cpu")[1] == "cpu"
@@ -665,7 +668,7 @@ def test_the_device_is_found_by_where_the_variants_work(fake, monkeypatch):
 
 def test_a_mix_of_devices_is_timed_by_the_wall_with_waiting(fake, monkeypatch):
     waited = []
-    monkeypatch.setattr(rounds, "_accelerator_in_use", lambda: True)
+    monkeypatch.setattr(clocks, "accelerator_in_use", lambda: True)
     monkeypatch.setattr(torch.accelerator, "synchronize", lambda: waited.append(1))
     variants = {"a": fake.work("a", 5e6), "b": fake.work("b", 5e6, waiting=3)}
     result = compare(variants, budget_s=0.2)

@@ -10,24 +10,33 @@ from __future__ import annotations
 import importlib
 
 _HOMES = {
-    "calibration": "predictions",
-    "check": "exercises",
-    "claim": "claims",
-    "compare": "timing",
-    "expected_error": "display",
-    "finding": "verdicts",
-    "hint": "exercises",
-    "predict": "predictions",
-    "preflight": "course",
-    "progress": "exercises",
-    "reset_progress": "exercises",
-    "second_device": "devices",
-    "settings": "machine",
-    "solution": "exercises",
-    "untested": "verdicts",
-    "wrap_up": "course",
+    "calibration": "lesson.predictions",
+    "check": "exercise.learner",
+    "claim": "lesson.claims",
+    "compare": "measure.timing",
+    "expected_error": "show.display",
+    "finding": "measure.verdicts",
+    "hint": "exercise.learner",
+    "predict": "lesson.predictions",
+    "preflight": "lesson.opening",
+    "progress": "exercise.learner",
+    "reset_progress": "exercise.learner",
+    "second_device": "devices.second",
+    "settings": "measure.machine",
+    "show_picture": "show.display",
+    "solution": "exercise.learner",
+    "untested": "measure.verdicts",
+    "wrap_up": "lesson.opening",
 }
-_MODULES = ("devices", "evidence", "figures", "machine", "state")
+_MODULES = {
+    "devices": "devices",
+    "evidence": "evidence",
+    "figures": "figures",
+    "machine": "measure.machine",
+    "recordings": "lesson.recordings",
+    "state": "measure.state",
+    "verdicts": "measure.verdicts",
+}
 __all__ = [*_HOMES, *_MODULES]
 
 
@@ -35,7 +44,7 @@ def __getattr__(name: str) -> object:
     if name in _HOMES:
         return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
     if name in _MODULES:
-        return importlib.import_module(f".{name}", __name__)
+        return importlib.import_module(f".{_MODULES[name]}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

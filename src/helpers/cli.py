@@ -32,7 +32,7 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):  # a learner's text may hold what the terminal cannot show
             stream.reconfigure(errors="backslashreplace")
     try:
-        from . import machine
+        from .measure import machine
     except ImportError as error:
         print(f"pitfalls: {error}. Install the course first: pip install -e .", file=sys.stderr)
         sys.exit(NOT_RUN)
@@ -40,8 +40,8 @@ def main() -> None:
     if problem and "doctor" not in sys.argv[1:2]:
         print(f"pitfalls: {problem}", file=sys.stderr)
         sys.exit(NOT_RUN)
-    from .course import CourseError
-    from .exercises import UnknownExerciseError
+    from .exercise.declare import UnknownExerciseError
+    from .files import CourseError
 
     # A command line that cannot be understood ran nothing; 2, its usual code, means "not attempted" here.
     typer.BadParameter.__base__.exit_code = NOT_RUN
@@ -57,14 +57,15 @@ def start(
     target: Annotated[Path | None, typer.Option("--to", help="Folder of your copies; by default work/.")] = None,
 ) -> None:
     """Make your own copies of chapters, exercises and the glossary; never overwrites a file of yours."""
-    from . import course
+    from .course import copies
+    from .files import checkout
 
     counts = Counter()
-    for what, path in course.start(target):
+    for what, path in copies.start(target):
         if what == "new version":
             print(f"{path.name}: a newer version, beside your own file")
         counts[what] += 1
-    made, where = counts["made"], target or course.root() / "work"
+    made, where = counts["made"], target or checkout() / "work"
     print(f"{made} files made in {where}; {counts.total() - made} were there and stay as they are.")
 
 
@@ -78,38 +79,41 @@ def run(
     out: Annotated[Path | None, typer.Option("--out", help="Folder of the executed notebooks.")] = None,
 ) -> None:
     """Execute chapters and print the claims report. Exit code 1 if a chapter failed."""
-    from . import course
+    from .course import report, run
+    from .files import CourseError
+    from .lesson.chapters import chapter
 
-    chosen = [course.chapter(name) for name in chapters] if chapters else _written_chapters()
+    chosen = [chapter(name) for name in chapters] if chapters else _written_chapters()
     try:
         from tqdm import tqdm
     except ImportError:
-        raise course.CourseError('running chapters needs more packages: pip install -e ".[run]"') from None
+        raise CourseError('running chapters needs more packages: pip install -e ".[run]"') from None
 
     with tqdm(total=len(chosen), unit="chapter", disable=None, file=sys.stderr) as bar:
 
-        def tell(result: course.ChapterRun) -> None:
+        def tell(result: report.ChapterRun) -> None:
             bar.update()
             bar.write(f"{result.chapter.slug}: {result.status}, {result.seconds:.0f} s", file=sys.stderr)
 
         try:
-            results = course.run(chosen, fast=fast, jobs=jobs, resume=resume, out=out, on_done=tell)
+            results = run.run(chosen, fast=fast, jobs=jobs, resume=resume, out=out, on_done=tell)
         except KeyboardInterrupt:  # typer would end without a word
             bar.write("pitfalls: interrupted; --resume keeps the chapters that finished", file=sys.stderr)
             raise typer.Exit(130) from None
-    report = course.summary(results)
-    _print_report(report)  # first: what took minutes is shown even where the file cannot be written
+    outcome = report.summary(results)
+    _print_report(outcome)  # first: what took minutes is shown even where the file cannot be written
     if json_file:
-        write_atomically(json_file, json.dumps(report, indent=1) + "\n")
+        write_atomically(json_file, json.dumps(outcome, indent=1) + "\n")
     if any(result.status == "failed" for result in results):
         raise typer.Exit(FAILED)
 
 
 def _written_chapters() -> list:
-    from . import course
+    from .files import checkout
+    from .lesson.chapters import CHAPTERS
 
-    folder = course.root() / "notebooks"
-    return [entry for entry in course.CHAPTERS if (folder / f"{entry.slug}.py").exists()]
+    folder = checkout() / "notebooks"
+    return [entry for entry in CHAPTERS if (folder / f"{entry.slug}.py").exists()]
 
 
 def _print_report(report: dict) -> None:
@@ -144,8 +148,11 @@ def check(
 
     Exit code: 0 passed, 1 failed, 2 not attempted, 3 could not be run, or not every check of it on this machine.
     """
-    from .exercises import UnknownExerciseError, find_exercise, run_checks
-    from .sessions import open_answer, read_cells
+    from .exercise.answers import read_cells
+    from .exercise.declare import UnknownExerciseError
+    from .exercise.finding import find_exercise
+    from .exercise.ladder import run_checks
+    from .exercise.sessions import open_answer
 
     try:
         entry = find_exercise(exercise)
@@ -173,7 +180,9 @@ def _not_run(exercise: str, reason: str, as_json: bool) -> None:
 @app.command()
 def doctor() -> None:
     """Say for each chapter what runs live here, and what to install for the rest; runs nothing."""
-    from . import course, machine
+    from .lesson.chapters import BLOCKED, CHAPTERS
+    from .lesson.opening import readiness
+    from .measure import machine
 
     problem = machine.unsupported()
     if problem:
@@ -183,9 +192,9 @@ def doctor() -> None:
     print(f"torch {facts.get('torch')}, Python {facts.get('python')}, GPU: {facts.get('gpu') or 'none'}")
     print(f"C++ compiler: {machine.cxx_compiler() or 'none'}")
     blocked = False
-    for entry in course.CHAPTERS:
-        ready = course.readiness(entry)
-        blocked |= ready.state == course.BLOCKED
+    for entry in CHAPTERS:
+        ready = readiness(entry)
+        blocked |= ready.state == BLOCKED
         print(f"{entry.number}  {entry.title:<20} {ready.state:<9} {'; '.join(ready.notes)}")
     raise typer.Exit(FAILED if blocked else PASSED)
 
@@ -196,18 +205,20 @@ def build(
     execute_all: Annotated[bool, typer.Option("--all", help="Execute every chapter.")] = False,
 ) -> None:
     """Regenerate exercises and notebooks from their sources, for authors."""
-    from . import course
+    from .course import build as building
+    from .files import checkout
+    from .lesson.chapters import chapter
 
-    chosen = [course.chapter(name) for name in chapters or ()]
+    chosen = [chapter(name) for name in chapters or ()]
     if execute_all:
         chosen = _written_chapters()
-    for path in course.build(execute=chosen):
-        print(f"wrote {path.relative_to(course.root())}")
-    readme = course.root() / "README.md"
+    for path in building.build(execute=chosen):
+        print(f"wrote {path.relative_to(checkout())}")
+    readme = checkout() / "README.md"
     text = readme.read_text(encoding="utf-8")
     before, rest = text.split("<!-- course-map -->\n", 1)
     after = rest.split("<!-- /course-map -->", 1)[1]
-    fresh = f"{before}<!-- course-map -->\n{course.course_map()}\n<!-- /course-map -->{after}"
+    fresh = f"{before}<!-- course-map -->\n{building.course_map()}\n<!-- /course-map -->{after}"
     if fresh != text:
         write_atomically(readme, fresh)
         print("wrote README.md")
@@ -219,13 +230,13 @@ def progress(
     reset: Annotated[str | None, typer.Option("--reset", help="Forget one exercise, such as 1.2.")] = None,
 ) -> None:
     """Show which exercises have passed, or forget one."""
-    from . import exercises
+    from .exercise import learner
 
     if reset is not None:
-        exercises.reset_progress(reset)
+        learner.reset_progress(reset)
         print(f"{reset}: forgotten.")
         return
-    exercises.progress(chapter)
+    learner.progress(chapter)
 
 
 if __name__ == "__main__":

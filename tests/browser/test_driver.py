@@ -19,7 +19,7 @@ CELLS = [
     new_markdown_cell("# A small notebook"),
     new_code_cell("name = input('Who? ')\nprint('Hello', name)"),
     new_code_cell(
-        "from helpers import display\n"
+        "from helpers.show import display\n"
         f"import base64\ndisplay.show_picture(base64.b64decode({PIXEL!r}), 'a dot', (['x'], [[1]]))"
     ),
     new_code_cell("undefined_name"),

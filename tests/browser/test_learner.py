@@ -5,19 +5,21 @@ from __future__ import annotations
 import pytest
 from answers import ch01_graphs_and_no_grad as bank
 
-from helpers import claims, course, exercises
+from helpers.course import copies
+from helpers.exercise import finding
+from helpers.lesson import chapters, claims
 
 from . import lab
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
-CHAPTER = course.CHAPTERS[0]
+CHAPTER = chapters.CHAPTERS[0]
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     work = tmp_path_factory.mktemp("course") / "work"
-    list(course.start(work))
+    list(copies.start(work))
     with lab.serve(work, tmp_path_factory.mktemp("private")) as running:
         yield running
 
@@ -63,12 +65,12 @@ def test_exercise_1_2_teaches(browser, server, tmp_path):
     notebook.run(asking)
     notebook.screenshot(tmp_path / "wrong.png", asking)
     assert reply.locator(".pitfalls-check.pitfalls-failed").count() == 1
-    explained = exercises.find_exercise("1.2").misconceptions["graph-recorded"]
+    explained = finding.find_exercise("1.2").misconceptions["graph-recorded"]
     assert explained in reply.inner_text()
 
     notebook.type_source(asking, 'check("1.2")\nhint("1.2")')
     notebook.run(asking)
-    hint = exercises.find_exercise("1.2").hints[0]
+    hint = finding.find_exercise("1.2").hints[0]
     assert hint in " ".join(reply.inner_text().split()), "a hint's lines are broken between words"
 
     right = "import copy\n\n" + bank.ALTERNATIVES["1.2"]["works on a deep copy"].strip()

@@ -16,8 +16,9 @@ import torch
 from torch import nn
 
 from ..evidence import op_counts, state_hash, storage_bytes
-from ..exercises import Exercise, Failed, draw_int, expect, expect_close, expect_raises, expect_tensor
-from ..sessions import LearnerError
+from ..exercise.declare import Exercise, Failed
+from ..exercise.expect import draw_int, expect, expect_close, expect_raises, expect_tensor
+from ..exercise.wire import LearnerError
 
 MODES = ["train", "train+no_grad", "train+inference_mode", "eval", "eval+no_grad", "eval+inference_mode"]
 

@@ -11,10 +11,11 @@ import torch.nn.functional as F
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from .. import state
 from ..evidence import state_hash
-from ..exercises import Exercise, Failed, draw_int, expect, expect_close, expect_raises
-from ..sessions import LearnerError
+from ..exercise.declare import Exercise, Failed
+from ..exercise.expect import draw_int, expect, expect_close, expect_raises
+from ..exercise.wire import LearnerError
+from ..measure import state
 
 # --- 2.1 -------------------------------------------------------------------------------------------------
 

@@ -12,8 +12,9 @@ import torch
 from torch import nn
 
 from ..evidence import CountingBackend
-from ..exercises import Exercise, Failed, draw_int, expect, expect_close, expect_tensor
-from ..sessions import LearnerError
+from ..exercise.declare import Exercise, Failed
+from ..exercise.expect import draw_int, expect, expect_close, expect_tensor
+from ..exercise.wire import LearnerError
 
 # The first import of torch._dynamo takes a second of processor time, several on a busy machine.
 CPU_LIMIT_S = 60.0

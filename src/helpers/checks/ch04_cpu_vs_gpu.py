@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from ..exercises import Exercise, Failed, draw_int, expect, expect_raises
-from ..sessions import LearnerError, Session
+from ..exercise.declare import Exercise, Failed
+from ..exercise.expect import draw_int, expect, expect_raises
+from ..exercise.sessions import Session
+from ..exercise.wire import LearnerError
 
 # By misconception; a second mimic of the same one has a note after a slash: "two-points-only/the outermost".
 Mimics = dict[str, Callable]

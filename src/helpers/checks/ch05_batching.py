@@ -11,8 +11,10 @@ import torch
 from torch import nn
 
 from ..evidence import op_counts, state_hash, training_flags
-from ..exercises import Exercise, Failed, draw_int, expect, expect_close, expect_raises, expect_tensor
-from ..sessions import BLANK_MARK, LearnerError
+from ..exercise.declare import Exercise, Failed
+from ..exercise.expect import draw_int, expect, expect_close, expect_raises, expect_tensor
+from ..exercise.serving import BLANK_MARK
+from ..exercise.wire import LearnerError
 
 # --- 5.1 -------------------------------------------------------------------------------------------------
 

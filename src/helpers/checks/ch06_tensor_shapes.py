@@ -10,8 +10,9 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ..evidence import row_dependencies, shares_storage
-from ..exercises import Exercise, Failed, draw_int, expect, expect_close, expect_tensor
-from ..sessions import LearnerError
+from ..exercise.declare import Exercise, Failed
+from ..exercise.expect import draw_int, expect, expect_close, expect_tensor
+from ..exercise.wire import LearnerError
 
 # --- 6.1 -------------------------------------------------------------------------------------------------
 

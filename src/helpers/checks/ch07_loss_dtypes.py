@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from ..evidence import op_counts
-from ..exercises import Exercise, Failed, draw_int, expect, expect_close
-from ..sessions import LearnerError
+from ..exercise.declare import Exercise, Failed
+from ..exercise.expect import draw_int, expect, expect_close
+from ..exercise.wire import LearnerError
 
 # --- 7.1 -------------------------------------------------------------------------------------------------
 

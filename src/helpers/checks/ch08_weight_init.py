@@ -9,10 +9,11 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from .. import state
 from ..evidence import state_hash
-from ..exercises import Exercise, Failed, draw_int, expect, expect_close, expect_tensor
-from ..sessions import LearnerError
+from ..exercise.declare import Exercise, Failed
+from ..exercise.expect import draw_int, expect, expect_close, expect_tensor
+from ..exercise.wire import LearnerError
+from ..measure import state
 
 # --- 8.1 -------------------------------------------------------------------------------------------------
 

@@ -16,8 +16,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from ..devices import STAND_INS, second_device, transfers
-from ..exercises import Exercise, Failed, NotTestable, draw_int, expect, expect_close, expect_tensor
-from ..sessions import LearnerError, Session
+from ..exercise.declare import Exercise, Failed, NotTestable
+from ..exercise.expect import draw_int, expect, expect_close, expect_tensor
+from ..exercise.sessions import Session
+from ..exercise.wire import LearnerError
 
 _MISMATCH = re.compile(r"same device|at least two devices|should be the same|lazy tensor|INTERNAL ASSERT")
 _NO_HARDWARE = re.compile(r"cuda|nvidia|\bmps\b|\bxpu\b|\bhip\b", re.IGNORECASE)

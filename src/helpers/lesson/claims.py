@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 
-from .display import Shown
-from .verdicts import FAILS, HOLDS, NOISY, UNTESTED, Finding, combine, finding
+from ..measure.verdicts import FAILS, HOLDS, NOISY, UNTESTED, Finding, combine, finding
+from ..show.display import Shown
 
 if sys.version_info >= (3, 11):
     import tomllib

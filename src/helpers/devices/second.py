@@ -1,14 +1,10 @@
-"""A second device for everyone: hardware if there is some, else a stand-in that lives its errors.
-
-    device = second_device().device
+"""The choice of a second device: hardware if there is some, else a stand-in that lives its errors.
 
 `second_device()` takes cuda, else mps or xpu, else a stand-in: `toy`, a device made in Python
 (`toy.py`), or `lazy`, the TorchScript lazy backend that every PyTorch wheel carries. Both rest on
 private parts of PyTorch, so each is first rehearsed in a process of its own; the outcome is
-remembered for this torch, Python and platform. `gaps(kind)` lists what differs from CUDA. Importing
-this module starts nothing; a stand-in, once started, stays until the process ends.
-
-`transfers(fn)` counts what crosses between the CPU and the device while `fn` runs.
+remembered for this torch, Python and platform. Importing this module starts nothing; a stand-in,
+once started, stays until the process ends.
 """
 
 from __future__ import annotations
@@ -20,21 +16,17 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch.utils._pytree import tree_leaves
 
-from helpers import evidence, machine, toy
-from helpers.files import home_folder, write_atomically
+from ..files import home_folder, package_folder, write_atomically
+from ..measure import machine
+from . import toy
 
-aten = torch.ops.aten
 HARDWARE = ("cuda", "mps", "xpu")
-STAND_INS = ("toy", "lazy")
 _ABSENT = "absent"
-_PROBE_SECONDS = 180
 _chosen: dict[str, SecondDevice] = {}
 
 
@@ -100,44 +92,6 @@ def second_device(prefer: str | None = None) -> SecondDevice:
     return _chosen[prefer]
 
 
-# What differs from CUDA. Each line is demonstrated by a test of the same name.
-_GAPS = {
-    "toy": {
-        "Module.to()": "replaces the parameters, where CUDA keeps them: an optimizer made before "
-        "the move updates nothing, unless set_swap_module_params_on_conversion(True)",
-        "random numbers": "come from the CPU's generator, and a torch.Generator of its own is refused",
-        "LSTM and GRU": "raise NotImplementedError, RNN works",
-        "pin_memory()": "raises NotImplementedError",
-        "autocast": "raises AssertionError",
-        "waiting": "is never needed: torch.accelerator.synchronize() returns at once",
-        "memory statistics": "are missing",
-        "data_ptr()": "is 0; untyped_storage().data_ptr() tells memories apart",
-        "sparse tensors": "lose their layout, and their products raise RuntimeError",
-        "torch.load(map_location=...)": "raises; load to the CPU and move",
-        "lengths on the CPU": "as in ctc_loss are refused",
-    },
-    "lazy": {
-        "Module.to()": "replaces the parameters, as on toy",
-        "mixed devices": "are refused in other words: Input tensor is not a lazy tensor",
-        "torch.where": "mixes devices silently",
-        "indexing": "of a CPU tensor by indices of the device passes, which CUDA refuses",
-        "torch.cat": "of mixed devices raises an internal assertion",
-        "copy_() to the CPU": "raises an internal assertion; use .cpu()",
-        "BatchNorm": "does not update its running statistics",
-        "recurrent layers": "raise RuntimeError",
-        "torch.save": "raises RuntimeError; move to the CPU first",
-        "storage": "cannot be asked for, data_ptr() is 0, and strides are always contiguous",
-        "torch.accelerator": "does not know it",
-        "transfers() in inference mode": "raises RuntimeError; no_grad works",
-    },
-}
-
-
-def gaps(kind: str) -> list[tuple[str, str]]:
-    """List what differs from CUDA on a device of this kind: (what, what happens). Empty for hardware."""
-    return list(_GAPS.get(kind, {}).items())
-
-
 def _choose(kinds: tuple[str, ...], asked: str) -> SecondDevice:
     failed: dict[str, str] = {}
     for kind in dict.fromkeys(kinds):
@@ -194,6 +148,31 @@ def _stand_in_obstacle(kind: str) -> str:
     return ""
 
 
+def _known_file() -> Path:
+    return home_folder() / "devices.json"
+
+
+def _read_known() -> dict[str, str]:
+    """The remembered obstacles, empty texts where all went well. A corrupt file counts as none."""
+    try:
+        known = json.loads(_known_file().read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _remember(known: dict[str, str]) -> None:
+    """Keep the outcomes; where nothing can be written, the next session rehearses again."""
+    try:
+        write_atomically(_known_file(), json.dumps(known, indent=1))
+    except OSError:
+        pass
+
+
+STAND_INS = ("toy", "lazy")
+_PROBE_SECONDS = 180
+
+
 def _start(kind: str) -> torch.device:
     """Make a stand-in usable in this process; starting it again changes nothing."""
     if kind == "toy":
@@ -239,8 +218,7 @@ def rehearse(kind: str) -> None:
 
 def _rehearse_apart(kind: str) -> str:
     """Rehearse in a process of its own, because private API may abort; say what went wrong."""
-    source = str(Path(__file__).resolve().parents[1])
-    code = f"import sys; sys.path.insert(0, {source!r}); "
+    code = f"import sys; sys.path.insert(0, {str(package_folder().parent)!r}); "
     code += f"from helpers.devices import rehearse; rehearse({kind!r})"
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -264,123 +242,3 @@ def _rehearsal_key(kind: str) -> str:
     python = f"{platform.python_version()} at {sys.executable}"
     code = hashlib.sha256(ours).hexdigest()[:12]
     return f"{kind}, torch {torch.__version__}, Python {python}, {platform.platform()}, {code}"
-
-
-def _known_file() -> Path:
-    return home_folder() / "devices.json"
-
-
-def _read_known() -> dict[str, str]:
-    """The remembered obstacles, empty texts where all went well. A corrupt file counts as none."""
-    try:
-        known = json.loads(_known_file().read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return known if isinstance(known, dict) else {}
-
-
-def _remember(known: dict[str, str]) -> None:
-    """Keep the outcomes; where nothing can be written, the next session rehearses again."""
-    try:
-        write_atomically(_known_file(), json.dumps(known, indent=1))
-    except OSError:
-        pass
-
-
-@dataclass
-class Transfers:
-    """What crossed between the CPU and the device.
-
-    Args:
-        to_device, to_host: copies of tensors; reading a number (`item()`, `if tensor:`) is a copy
-            to the host.
-        to_device_bytes, to_host_bytes: their bytes.
-        syncs: how often the CPU waited for a result of the device: a blocking copy to the host, a
-            number read, or an output whose shape depends on values (`nonzero()`, `x[mask]`).
-    """
-
-    to_device: int = 0
-    to_device_bytes: int = 0
-    to_host: int = 0
-    to_host_bytes: int = 0
-    syncs: int = 0
-
-
-def transfers(fn: Callable[[], object]) -> Transfers:
-    """Run `fn` once and count the copies between the CPU and the device, and the syncs.
-
-    Reads of CPU tensors count nothing. The counts follow CUDA's rules on every device, so a
-    stand-in gives the same: a copy that changes the dtype crosses in the device's dtype.
-    """
-    census = _Census()
-    with census:
-        fn()
-    return census.counts
-
-
-def _on_device(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and value.device.type not in ("cpu", "meta")
-
-
-def _wrap_if_lazy(out: object, args: tuple) -> object:
-    """Give a new lazy tensor the wrapper that views need, which is left out under a dispatch mode."""
-    is_lazy = isinstance(out, torch.Tensor) and out.device.type == "lazy"
-    if not is_lazy or torch._is_functional_tensor(out) or any(map(_on_device, tree_leaves(args))):
-        return out
-    return torch._to_functional_tensor(out)
-
-
-class _Census(evidence.CountingMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.counts = Transfers()
-
-    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if op._can_decompose():  # in inference mode `to`, `matmul`, … arrive whole
-            with self:
-                return op.decompose(*args, **kwargs)
-        out = op(*args, **kwargs)
-        if op is aten._to_copy.default:
-            self._count_copy(args[0], out, kwargs.get("non_blocking", False))
-        elif op in (aten.copy_.default, aten.copy.default):
-            self._count_copy(args[1], out, args[2] if len(args) > 2 else False)
-        elif op is aten.lift_fresh.default and _on_device(out):  # torch.tensor(..., device=...)
-            self._count_to_device(out.numel() * out.element_size())
-        elif op.overloadpacket in toy.INDEXING:
-            self._count_indices(args)
-        elif op is aten._local_scalar_dense.default and _on_device(args[0]):
-            self._count_to_host(args[0].element_size())
-        elif {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & set(op.tags):
-            self.counts.syncs += any(map(_on_device, tree_leaves((args, kwargs))))
-        return _wrap_if_lazy(out, args)
-
-    def _count_copy(self, source: torch.Tensor, copy: torch.Tensor, non_blocking: bool) -> None:
-        if _on_device(copy) and source.device.type == "cpu":
-            self._count_to_device(copy.numel() * copy.element_size())
-        elif _on_device(source) and copy.device.type == "cpu":
-            self._count_to_host(copy.numel() * source.element_size(), sync=not non_blocking)
-
-    def _count_to_device(self, size: int) -> None:
-        self.counts.to_device += 1
-        self.counts.to_device_bytes += size
-
-    def _count_to_host(self, size: int, sync: bool = True) -> None:
-        self.counts.to_host += 1
-        self.counts.to_host_bytes += size
-        self.counts.syncs += sync
-
-    def _count_indices(self, args: tuple) -> None:
-        """In `x[i]`, indices on the CPU are copied over; a mask on the device makes the CPU wait."""
-        if not _on_device(args[0]):
-            return
-        fills = len(args) > 2 and args[2].numel() == 1  # `x[mask] = 0` needs no positions
-        for index in (i for i in args[1] if i is not None):
-            is_mask = index.dtype in (torch.bool, torch.uint8)
-            if _on_device(index):
-                self.counts.syncs += is_mask and not fills
-            elif is_mask:  # its positions are copied: one index tensor a dimension
-                for _ in range(index.dim()):
-                    self._count_to_device(8 * int(index.count_nonzero()))
-            else:
-                self._count_to_device(8 * index.numel())

@@ -12,13 +12,15 @@ import contextlib
 import gc
 import os
 import random
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
+
+from . import clocks
+from .clocks import CPU, EVENTS, WALL, Block, Stopwatch
 
 BLOCK_NS = 100_000  # long against reading a clock, short against a neighbour's turn
 LONGEST_BLOCK_NS = 5_000_000  # of the slowest variant, where variants differ a lot
@@ -27,27 +29,7 @@ WARM_UP_SHARE = 0.02  # of the budget, for each variant
 CHECK_SHARE = 0.25  # of the budget, between two looks at the precision
 CPU_CLOCK_FROM_NS = 1_000_000  # shorter calls are as quiet on the wall clock
 BUSY_SHARE = 0.2  # a variant that never runs for more of a call than this is waiting
-FLUSH_BYTES = 256 * 2**20  # more than the L2 cache of a GPU holds
-
-WALL, CPU, EVENTS = "wall", "cpu", "cuda events"
-
-# Clocks are read through these names, so that a test can put a fake clock in their place.
-_wall_ns = time.perf_counter_ns
-_cpu_ns = time.thread_time_ns
-
 Variants = Mapping[str, Callable[[], object]]
-
-
-class Block(NamedTuple):
-    """The nanoseconds that one block of calls took, by each clock."""
-
-    wall: float
-    cpu: float
-    events: float = 0.0
-
-    def on(self, clock: str) -> float:
-        """Give the time by one clock, at least a nanosecond, so that a ratio always exists."""
-        return max(1.0, {WALL: self.wall, CPU: self.cpu, EVENTS: self.events}[clock])
 
 
 @dataclass(frozen=True)
@@ -71,57 +53,6 @@ class Rounds(NamedTuple):
     calls_per_block: int
     off_cpu: float
     why_stopped: str
-
-
-class Stopwatch:
-    """Times blocks of calls on one device.
-
-    Args:
-        device: "cpu", "cuda", "mps", "xpu" or "mixed"; work on any but the first is waited for.
-        events: take the time on the GPU with CUDA events as well.
-    """
-
-    def __init__(self, device: str, events: bool = False) -> None:
-        self.finish = _do_nothing if device == "cpu" else _synchronize
-        self.flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device="cuda") if events else None
-
-    def time(self, name: str, call: Callable[[], object], calls: int = 1) -> Block:
-        """Time some calls of a variant in a row.
-
-        Raises:
-            ValueError: the variant raised an error; the message names both.
-        """
-        take = self._on_host if self.flush is None else self._on_cuda
-        try:
-            return take(call, calls)
-        except Exception as error:
-            kind = type(error).__name__
-            raise ValueError(f"variant {name!r} raised {kind}: {error}") from error
-
-    def _on_host(self, call: Callable[[], object], calls: int) -> Block:
-        self.finish()
-        cpu, wall = _cpu_ns(), _wall_ns()
-        for _ in range(calls):
-            call()
-        self.finish()
-        wall = _wall_ns() - wall
-        return Block(wall, _cpu_ns() - cpu)
-
-    def _on_cuda(self, call: Callable[[], object], calls: int) -> Block:
-        pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(calls)]
-        cpu, wall = _cpu_ns(), _wall_ns()
-        for start, end in pairs:
-            # A call finds the cache cold, as in a real program. Clearing it before the start event
-            # keeps it out of the time, and gives the host a lead, so that launches are not what is
-            # measured.
-            self.flush.zero_()
-            start.record()
-            call()
-            end.record()
-        self.finish()
-        wall = _wall_ns() - wall
-        milliseconds = sum(start.elapsed_time(end) for start, end in pairs)
-        return Block(wall, _cpu_ns() - cpu, milliseconds * 1e6)
 
 
 @contextlib.contextmanager
@@ -152,15 +83,15 @@ def first_calls(variants: Variants, device: str = "auto") -> tuple[dict[str, flo
     seconds, on_cuda = {}, []
     for name, call in variants.items():
         results = []
-        before = _cuda_allocations()
+        before = clocks.cuda_allocations()
         block = Stopwatch("mixed").time(name, lambda call=call, results=results: results.append(call()))
         seconds[name] = block.wall / 1e9
-        on_cuda.append(_holds_cuda(results) or _cuda_allocations() != before)
+        on_cuda.append(clocks.holds_cuda(results) or clocks.cuda_allocations() != before)
     if device != "auto":
         return seconds, device
     if all(on_cuda):
         return seconds, "cuda"
-    return seconds, "mixed" if _accelerator_in_use() else "cpu"
+    return seconds, "mixed" if clocks.accelerator_in_use() else "cpu"
 
 
 def measure(variants: Variants, plan: Plan, enough: Callable[[np.ndarray], bool]) -> Rounds:
@@ -170,7 +101,7 @@ def measure(variants: Variants, plan: Plan, enough: Callable[[np.ndarray], bool]
         enough: is asked about the times so far, shape [rounds, variants], four times in a budget.
     """
     stopwatch = Stopwatch(plan.device, events=plan.device == "cuda" and plan.clock == "auto")
-    start = _wall_ns()
+    start = clocks.wall_ns()
     warm = [_warm_up(stopwatch, name, call, plan) for name, call in variants.items()]
     clock = _choose_clock(plan, warm)
     unit = EVENTS if clock == EVENTS else WALL
@@ -182,7 +113,7 @@ def measure(variants: Variants, plan: Plan, enough: Callable[[np.ndarray], bool]
     order = random.Random(plan.seed)
     while why is None:
         rounds.append(_run_round(stopwatch, variants, calls, order))
-        spent = (_wall_ns() - start) / (plan.budget_s * 1e9)
+        spent = (clocks.wall_ns() - start) / (plan.budget_s * 1e9)
         if len(rounds) < plan.min_rounds:
             why = "hard cap reached" if spent >= HARD_CAP else None
         elif spent >= 1:
@@ -206,9 +137,9 @@ def _run_round(stopwatch: Stopwatch, variants: Variants, calls: int, order: rand
 
 def _warm_up(stopwatch: Stopwatch, name: str, call: Callable[[], object], plan: Plan) -> list[Block]:
     """Call a variant until it is in its stride; at least once more after its first call."""
-    until = _wall_ns() + plan.budget_s * 1e9 * WARM_UP_SHARE
+    until = clocks.wall_ns() + plan.budget_s * 1e9 * WARM_UP_SHARE
     blocks = [stopwatch.time(name, call)]
-    while _wall_ns() < until:
+    while clocks.wall_ns() < until:
         blocks.append(stopwatch.time(name, call))
     return blocks
 
@@ -229,31 +160,3 @@ def _choose_clock(plan: Plan, warm: list[list[Block]]) -> str:
 
 def _times(rounds: list[list[Block]], clock: str, calls: int) -> np.ndarray:
     return np.array([[block.on(clock) for block in blocks] for blocks in rounds]) / calls / 1e9
-
-
-def _do_nothing() -> None:
-    pass
-
-
-def _synchronize() -> None:
-    if _accelerator_in_use():
-        torch.accelerator.synchronize()
-
-
-def _accelerator_in_use() -> bool:
-    """True once this process uses a GPU, so that a call may return before its work is done."""
-    if torch.cuda.is_initialized() or torch.xpu.is_initialized():
-        return True
-    return torch.backends.mps.is_available() and torch.mps.current_allocated_memory() > 0
-
-
-def _cuda_allocations() -> int:
-    """Count the CUDA allocations so far: they betray a variant that returns no CUDA tensor."""
-    if not torch.cuda.is_initialized():
-        return 0
-    return torch.cuda.memory_stats().get("allocation.all.allocated", 0)
-
-
-def _holds_cuda(results: list[object]) -> bool:
-    leaves = torch.utils._pytree.tree_leaves(results)
-    return any(isinstance(leaf, torch.Tensor) and leaf.is_cuda for leaf in leaves)

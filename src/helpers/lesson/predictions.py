@@ -16,8 +16,8 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from .display import in_notebook
-from .verdicts import NOISY
+from ..measure.verdicts import NOISY
+from ..show.display import in_notebook
 
 _made: dict[str, Prediction] = {}
 

@@ -20,9 +20,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers import machine
-from helpers.files import write_atomically
-from helpers.verdicts import Finding, untested
+from ..files import package_folder, write_atomically
+from ..measure import machine
+from ..measure.verdicts import Finding, untested
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Recording:
 def folder() -> Path:
     """Where recordings lie: PITFALLS_RECORDINGS, by default `recordings/` of the checkout."""
     chosen = os.environ.get("PITFALLS_RECORDINGS")
-    return Path(chosen) if chosen else Path(__file__).resolve().parents[2] / "recordings"
+    return Path(chosen) if chosen else package_folder().parents[1] / "recordings"
 
 
 def source_hash(measure: Callable) -> str:

@@ -1,0 +1,1 @@
+"""Exercises: how one is declared, reached, checked, reported and remembered."""

@@ -1,0 +1,1 @@
+"""Measuring: the machine, its state and clocks, rounds, intervals, and the verdicts they allow."""

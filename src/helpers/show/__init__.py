@@ -1,0 +1,1 @@
+"""How results are shown: one tree of blocks, rendered as text and as HTML."""
