@@ -118,7 +118,8 @@ class TestDrawGraph:
 def drawn(monkeypatch, function, *args):
     """The figure object that a function finishes with."""
     caught = []
-    monkeypatch.setattr(sys.modules[function.__module__], "finish", lambda fig, alt, table: caught.append(fig))
+    for name in ("charts", "comparison", "graph", "layout", "limits", "memory"):
+        monkeypatch.setattr(f"helpers.figures.{name}.finish", lambda fig, alt, table: caught.append(fig))
     function(*args)
     return caught[0]
 

@@ -210,7 +210,7 @@ def test_what_cannot_be_checked_hides_no_failure_no_blank_and_no_leak(tmp_path):
 
 def test_an_exercise_that_was_not_testable_is_remembered_as_that(monkeypatch, capsys):
     source = "def f(): return 1"
-    monkeypatch.setattr(finding, "find_exercise", lambda exercise_id: ladder(lambda s, r: s.call("f"), lacks))
+    monkeypatch.setattr(learner, "find_exercise", lambda exercise_id: ladder(lambda s, r: s.call("f"), lacks))
     check_with(source)
     assert records.read_record("1.1") == {"state": "not testable here", "points": 1.0, "attempts": 1, "hints": 0}
     assert "Nothing failed" in capsys.readouterr().out

@@ -8,9 +8,9 @@ apart, and no meaning rests on colour alone: markers and line styles differ as w
 from .charts import bars, depth_plot, heat_map, line_chart
 from .comparison import ratio_strip
 from .graph import draw_graph
+from .layout import strides
 from .limits import roofline, throughput_curve
 from .memory import memory_timeline
-from .strides import strides
 
 __all__ = [
     "bars",
