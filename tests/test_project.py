@@ -37,7 +37,8 @@ HOUSE = {
     "devices": "toy second gaps transfers",
     "figures": "canvas comparison graph memory layout charts limits",
     "lesson": "chapters claims predictions recordings opening",
-    "exercise": "wire answers limits serving values declare sessions expect contract finding report ladder records learner",
+    "exercise": "wire answers limits serving sessions values declare expect contract finding "
+    "report ladder records learner",
     "checks": "",
     "course": "copies build report run",
     "cli": "",

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 
 class CourseError(Exception):
@@ -50,6 +56,11 @@ def read_json(path: Path) -> dict:
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
+
+
+def read_toml(path: Path) -> dict:
+    """Read one of the course's own TOML files."""
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def write_atomically(path: Path, text: str) -> None:

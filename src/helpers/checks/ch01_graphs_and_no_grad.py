@@ -16,9 +16,11 @@ import torch
 from torch import nn
 
 from ..evidence import op_counts, state_hash, storage_bytes
-from ..exercise.declare import Exercise, Failed
+from ..exercise.declare import Failed, load_exercises
 from ..exercise.expect import draw_int, expect, expect_close, expect_raises, expect_tensor
 from ..exercise.wire import LearnerError
+
+PREDICT, EVALUATE, COLLECT, TABLE, SERVE = load_exercises(__file__)
 
 MODES = ["train", "train+no_grad", "train+inference_mode", "eval", "eval+no_grad", "eval+inference_mode"]
 
@@ -28,27 +30,7 @@ def make_net() -> nn.Sequential:
     return nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3))
 
 
-# --- 1.1 -------------------------------------------------------------------------------------------------
-
-PREDICT = Exercise(
-    "1.1",
-    names=["predict_modes"],
-    points=1,
-    hints=[
-        "Which of the three switches do dropout and batch norm look at, and which does autograd look at?",
-        "model.train() and model.eval() set a flag on modules. no_grad and inference_mode set one on the thread. "
-        "Neither reads the other's flag, so fill the columns one at a time.",
-    ],
-    remark="The columns are independent: train/eval decides the first two, the grad mode decides the third.",
-    misconceptions={
-        "eval-stops-recording": "You expect eval() to stop autograd from recording. Count the nodes behind an "
-        "output of a net in eval mode: who switches recording off?",
-        "no-grad-freezes-statistics": "You expect no_grad or inference_mode to protect batch-norm statistics. "
-        "They are buffers, updated by the forward pass itself: which mode does that update look at?",
-        "no-grad-stops-dropout": "You expect outputs to be repeatable without a graph. Dropout draws its mask in "
-        "the forward pass: which mode does it look at?",
-    },
-)
+# 1.1
 
 
 def true_modes() -> dict[str, tuple[bool, bool, bool]]:
@@ -94,44 +76,7 @@ def _(session, rng):
     raise Failed(None, message)
 
 
-# --- 1.2 -------------------------------------------------------------------------------------------------
-
-EVALUATE = Exercise(
-    "1.2",
-    names=["evaluate"],
-    points=1,
-    hints=[
-        "Two switches are needed, one for what layers compute and one for what autograd keeps. Which of them "
-        "outlives your function if you do nothing about it?",
-        "Remember every submodule's own `training` flag before you call eval(): `model.train()` afterwards would "
-        "switch on a layer that somebody had frozen. Where do you put it back so that an error cannot skip it?",
-        "modules() lists every submodule; a try/finally or a context manager restores; the generator may be empty.",
-    ],
-    remark="train(was_training) on the whole model sets every submodule alike. Restoring flag by flag keeps a layer "
-    "that was frozen on purpose, and finally keeps it when a batch raises.",
-    misconceptions={
-        "graph-recorded": "A graph was recorded while your function ran: eval() changes what layers compute, "
-        "not what autograd keeps.",
-        "detach-at-the-end": "The output carries no graph, but one was recorded on the way: detaching the result "
-        "frees the graph only after it was paid for. Switch recording off before the forward pass.",
-        "still-training": "Outputs are not those of eval mode. no_grad stops autograd; which switch do dropout and "
-        "batch norm read?",
-        "state-changed": "The model's parameters or buffers changed. In train mode, batch norm updates its "
-        "statistics in every forward pass, also without a graph.",
-        "parameters-frozen": "A parameter's requires_grad is not what it was: the next training step would pass it "
-        "over. Switch recording off for a block, not for the parameters.",
-        "hook-left": "A hook is still on the model and will run in every later forward pass. What register_*_hook "
-        "returns has a remove().",
-        "mode-not-restored": "The model was given back in another mode than it came in.",
-        "frozen-layer-woken": "A submodule that was in eval mode before the call is in train mode after it. "
-        "model.train() sets every submodule: remember each one's own flag.",
-        "mode-lost-on-error": "When a batch raises, your function leaves the model in eval mode. What runs even "
-        "when an exception flies past?",
-        "not-only-lists": "`batches` may be any iterable, also a generator: it has no length and can be read once.",
-        "empty-not-told": "With no batches there is nothing to concatenate. Say so with a ValueError that "
-        "mentions batches.",
-    },
-)
+# 1.2
 
 
 def frozen_net(seed: int) -> nn.Sequential:
@@ -283,38 +228,7 @@ def _(session, rng):
             raise
 
 
-# --- 1.3 -------------------------------------------------------------------------------------------------
-
-COLLECT = Exercise(
-    "1.3",
-    names=["collect_features"],
-    points=2,
-    hints=[
-        "After detach(), whose memory does a column of the output point into?",
-        "A column of a (B, 16) tensor is a view: it keeps all B*16 numbers alive. What makes memory of its own, "
-        "for every batch size?",
-        "Compare `column.untyped_storage().nbytes()` with `column.numel() * column.element_size()` for a batch of one.",
-    ],
-    remark="clone() always makes memory of its own. contiguous() copies only where strides ask for it, and a single "
-    "row is contiguous already, so its whole storage stays.",
-    misconceptions={
-        "graph-kept": "A returned tensor still carries its graph, and the graph keeps every activation of its batch.",
-        "view-pins-storage": "A returned tensor is a view into a larger storage, which stays alive with it. "
-        "detach() cuts the graph, not the memory.",
-        "one-row-still-a-view": "For a batch of one row the returned tensor is still a view into the whole output: "
-        "one row is contiguous already, so contiguous() (and reshape, flatten) copied nothing.",
-        "inference-tensor": "The returned tensors cannot take part in a later training step: a tensor made under "
-        "inference_mode cannot be saved for backward.",
-        "mode-touched": "The model's mode changed while your function ran; here it belongs to the caller.",
-        "output-kept": "A whole output is still alive after your function returned, though you returned a column of "
-        "it. What outlives a call: a global list, an attribute, a default argument?",
-        "parameters-frozen": "A parameter's requires_grad is not what it was: the next training step would pass it "
-        "over. Switch recording off for a block, not for the parameters.",
-        "hook-left": "A hook is still on the model and will run in every later forward pass. What register_*_hook "
-        "returns has a remove().",
-        "one-storage": "All returned tensors live in one storage: keeping one batch's features keeps them all.",
-    },
-)
+# 1.3
 
 
 class Features(nn.Module):
@@ -422,37 +336,7 @@ def _(session, rng):
         expect(fine, "mode-touched", expected=[training], came=result["modes"], on=on)
 
 
-# --- 1.4 -------------------------------------------------------------------------------------------------
-
-TABLE = Exercise(
-    "1.4",
-    names=["PositionTable"],
-    points=2,
-    hints=[
-        "If the first call happens under inference_mode, what kind of tensor ends up in your cache, and can "
-        "autograd save it later?",
-        "`with torch.inference_mode(False):` leaves inference mode inside the block. What else must be off in there?",
-        "register_buffer(..., persistent=False) follows .to() and stays out of state_dict. Start with an empty buffer.",
-    ],
-    remark="A tensor made inside inference_mode can never be saved for backward. Building the table under "
-    "inference_mode(False) makes an ordinary tensor; a non-persistent buffer follows .to() without being saved.",
-    misconceptions={
-        "inference-cache": "The table was built during an inference_mode call, and training through it now fails: "
-        "it is an inference tensor for ever. Build it where inference mode is off.",
-        "cache-in-state-dict": "The cached table turns up in state_dict, so a checkpoint's table would have to "
-        "match the length of the model that loads it. Which buffers are not saved?",
-        "cache-does-not-follow": "After .to(dtype) the table still has the old dtype. .to() moves parameters and "
-        "buffers; a tensor in a plain attribute is neither.",
-        "built-in-default-dtype": "A table that is built after .to(dtype) has the default dtype again. A buffer that "
-        "your code replaces does not remember what the module was converted to: where can you read it?",
-        "recomputes": "A length that was already covered computes sines again. Keep the table and slice it.",
-        "does-not-grow": "A longer length than an earlier one gives too few rows. A largest length of 5000, say, is "
-        "no growing table: it fails one row later.",
-        "halves-not-interleaved": "Sines and cosines stand in two halves; the contract interleaves them: even columns "
-        "are sines, odd columns cosines.",
-        "cache-has-graph": "The cached table carries requires_grad; it is a constant.",
-    },
-)
+# 1.4
 
 
 def true_table(length: int, dim: int) -> torch.Tensor:
@@ -578,32 +462,7 @@ def _(session, rng):
         expect(not result["grad"], "cache-has-graph", on=on)
 
 
-# --- 1.5 -------------------------------------------------------------------------------------------------
-
-SERVE = Exercise(
-    "1.5",
-    names=["serve"],
-    points=3,
-    hints=[
-        "While your coroutine waits in an `await`, other tasks run on the same thread. In which grad mode?",
-        "Grad mode belongs to the thread, not to the task. So a block that switches it off must not contain an await.",
-        "Await first, then compute in a short block that holds no await.",
-    ],
-    remark="A with-block that contains an await lends its grad mode to every other task. Two such blocks that "
-    "interleave even leave it switched off for good, because each restores what it found.",
-    misconceptions={
-        "holds-across-await": "Another task saw a grad mode that was not its own: your code awaits while it has "
-        "grad mode changed, and grad mode belongs to the thread, not to the task.",
-        "mode-left-changed": "After two serve() calls ran side by side, grad mode is not what it was before. Each "
-        "block restored what it found, and one of them found the other's.",
-        "forces-grad-on": "The caller had grad mode off, and your code switched it on. Restore what was, not what "
-        "usually is.",
-        "graph-recorded": "A returned tensor carries a graph. A decorator on an async function covers the creation "
-        "of the coroutine, not its run.",
-        "not-async": "serve(...) should give an awaitable: define it with async def.",
-        "out-of-order": "The answers are not in the order of the requests.",
-    },
-)
+# 1.5
 
 
 def _close(awaitables: list) -> None:

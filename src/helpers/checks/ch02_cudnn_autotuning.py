@@ -12,12 +12,14 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from ..evidence import state_hash
-from ..exercise.declare import Exercise, Failed
+from ..exercise.declare import Failed, load_exercises
 from ..exercise.expect import draw_int, expect, expect_close, expect_raises
 from ..exercise.wire import LearnerError
 from ..measure import state
 
-# --- 2.1 -------------------------------------------------------------------------------------------------
+CLASSIFY, AUTOTUNED, TUNER, BUCKETED, BREAK_EVEN = load_exercises(__file__)
+
+# 2.1
 
 LINES = [
     "torch.backends.cudnn.benchmark = True",
@@ -28,30 +30,6 @@ LINES = [
     "torch.backends.cudnn.deterministic = 1",
 ]
 WORDS = ("effective", "ignored", "error")
-
-CLASSIFY = Exercise(
-    "2.1",
-    names=["classify_settings"],
-    points=1,
-    hints=[
-        "Does Python refuse to set an attribute that nobody has declared, on a module or on an object?",
-        "Setting any attribute succeeds; getting a missing one does not. In `torch.cudnn.benchmark = True`, which "
-        "part is set, and which has to be found first?",
-        "A context manager acts when a with statement enters it. And backend flags check one thing: the type.",
-    ],
-    remark="Python lets you set any attribute, so a misspelt flag is kept and never read. Only a wrong path to it, or "
-    "a value of the wrong type, raises. Print the flag after you set it.",
-    misconceptions={
-        "typo-is-noticed": "You expect a misspelt flag to raise. Setting an attribute that does not exist creates it: "
-        "who would read it?",
-        "typo-still-works": "You expect a misspelt flag to take effect. Print the real flag after the line.",
-        "module-attribute": "The model takes the attribute, and no code of PyTorch reads it. An nn.Module has no "
-        "tuning flags: which object holds them?",
-        "wrong-path-accepted": "Here `torch.cudnn` has to be found before anything can be set on it. Is there one?",
-        "context-not-entered": "flags(...) makes a context manager and does nothing until a with statement enters it.",
-        "int-for-bool": "The backend flags check the type of what they are given. Is 1 a bool?",
-    },
-)
 
 
 def true_settings() -> dict[str, str]:
@@ -96,37 +74,7 @@ def _(session, rng):
     raise Failed(known.get(line), on=line, came=came[line])
 
 
-# --- 2.2 -------------------------------------------------------------------------------------------------
-
-AUTOTUNED = Exercise(
-    "2.2",
-    names=["autotuned"],
-    points=1,
-    hints=[
-        "What does `torch.backends.cudnn.flags(benchmark=True)` do to the flags that you did not name?",
-        "You need one flag. Remember its value, set it, and put it back where an exception cannot skip that.",
-        "before = ...; set; then yield inside try, and put `before` back in finally.",
-    ],
-    remark="flags(benchmark=True) also sets every flag you leave out, enabled to False among them, so cuDNN is off in "
-    "the block that was to tune it. Setting the one flag leaves the rest alone, also flags of later releases.",
-    misconceptions={
-        "cudnn-switched-off": "cuDNN is switched off inside the block. The arguments of flags() that you leave out are "
-        "set, too: print torch.backends.cudnn.enabled inside.",
-        "enabled-forced-on": "The caller had switched cuDNN off, and inside your block it is on. `enabled` is the "
-        "caller's: leave it as it was.",
-        "other-flag-changed": "Inside the block a flag has changed that is not yours to change.",
-        "benchmark-not-on": "torch.backends.cudnn.benchmark is not on inside the block.",
-        "not-a-context-manager": "autotuned() gives something that a with statement cannot enter.",
-        "switched-off-afterwards": "benchmark was on before the block and is off after it. Put back what was, not what "
-        "usually is.",
-        "inner-block-ends-it": "After an inner block ended, benchmark is off although the outer block goes on.",
-        "nested-not-restored": "After two nested blocks benchmark is not what it was. Each block has to remember its "
-        "own value.",
-        "not-restored": "benchmark is still on after the block.",
-        "lost-on-error": "When the block raises, benchmark stays on. What runs even when an exception flies past?",
-        "swallows-errors": "An exception raised inside the block does not arrive outside.",
-    },
-)
+# 2.2
 
 
 def run_autotuned(learner, start: dict, scenario: str) -> dict:
@@ -239,44 +187,8 @@ def _expect_flags_back(result: dict, kind: str, on: str) -> None:
         raise Failed(kind, "" if kind else "A flag is left changed.", expected=wanted, came=came, on=on)
 
 
-# --- 2.3 -------------------------------------------------------------------------------------------------
+# 2.3
 
-TUNER = Exercise(
-    "2.3",
-    names=["Autotuner"],
-    points=2,
-    hints=[
-        "Two inputs have the same shape, and one is channels_last. Will the same algorithm win on both?",
-        "Keep a dict from a key to the winner's name. A key is a tuple of what decides speed: for x and for weight. "
-        "What of a tensor must not be in it?",
-        "t.shape, t.stride(), t.dtype and t.device can all be part of a dict's key; the tensor itself must not.",
-    ],
-    remark="cuDNN's cache has the same kind of key. Whatever decides speed belongs in it, or a wrong winner is reused; "
-    "whatever does not must stay out, or everything is tuned again. On a GPU, synchronize before reading the clock.",
-    misconceptions={
-        "first-call-gives-nothing": "The call that tunes gives no result. The caller wants the convolution on every "
-        "call.",
-        "does-not-try-all": "On a new key some candidate was never run, so it was never timed.",
-        "tunes-every-call": "The same key was tuned again. Remember the winner under the key.",
-        "runs-all-every-time": "On a known key more than one candidate was run: the price of tuning, at every call.",
-        "holds-identity": "A new tensor with the same shape, dtype, device and strides was tuned again. Your key holds "
-        "the tensor, its id or its numbers; then no batch is ever met twice.",
-        "counts-wrong": "`tunings` is not the number of tunings done.",
-        "winner-not-run": "`winner` names one candidate, and the call runs another one.",
-        "slowest-wins": "The winner is slower than another candidate by orders of magnitude. What do you compare, and "
-        "in which direction?",
-        "key-misses-shape": "Another shape of x has reused a winner: the key does not tell these shapes apart.",
-        "key-misses-layout": "The same shape in another memory layout has reused a winner. Which method of a tensor "
-        "tells how its elements lie in memory?",
-        "key-misses-dtype": "The same shape in another dtype has reused a winner.",
-        "key-misses-device": "The same shape on another device has reused a winner.",
-        "weight-left-out": "The same x with another weight has reused a winner. A 1x1 and a 9x9 kernel want different "
-        "algorithms: the key covers both tensors, shape, dtype and layout.",
-        "remembers-only-last": "A key was met, then another one, then the first again, and it was tuned again.",
-        "cache-shared": "A second Autotuner did not tune: its cache belongs to the class or the module, not to the "
-        "object, although its candidates may be other ones.",
-    },
-)
 
 NAMES = ("direct", "unfolded", "other")
 LAYOUTS = ("contiguous", "channels_last", "cut")
@@ -465,42 +377,8 @@ def _(session, rng):
     expect(result["end"] == wanted, "remembers-only-last", expected=wanted, came=result["end"], on="all of them, twice")
 
 
-# --- 2.4 -------------------------------------------------------------------------------------------------
+# 2.4
 
-BUCKETED = Exercise(
-    "2.4",
-    names=["run_bucketed"],
-    points=2,
-    hints=[
-        "Zeros to the right of and below an image: does the convolution's own zero padding look any different?",
-        "Pad to the bucket on two sides only, run, then cut off at the end as many rows and columns as you added. "
-        "Which argument of F.pad is which side?",
-        "F.pad(image, (0, right, 0, below)). The output grew by `right` columns and `below` rows.",
-    ],
-    remark="A zero that you add and a zero that the convolution adds are the same zero, so all that an output of the "
-    "image alone depends on is unchanged. This holds for one convolution: after a bias, the added area is not zero.",
-    misconceptions={
-        "cropped-to-image-size": "The outputs have the images' sizes. That is right only for padding = kernel // 2: "
-        "how many rows and columns did your padding add to the output?",
-        "axes-confused": "Height and width are confused, or treated alike: F.pad counts from the last dimension, and "
-        "kernel and padding may differ between the two. Or what you cut off is not what you added: as many rows and "
-        "columns, and at the same end.",
-        "cut-to-nothing": "An output is empty. Where an image fills its bucket there is nothing to cut off, and a "
-        "slice [:-0] keeps nothing: count from the front.",
-        "exact-fit-refused": "An image that fills a bucket exactly fits it.",
-        "not-cropped": "The outputs have the buckets' sizes: cut off what your padding added.",
-        "padded-around": "The values are those of the image at another place: something was put before the image, and "
-        "cut off after it.",
-        "padding-not-zero": "Near the right or the lower edge the values differ. The convolution pads with zeros: "
-        "what did you pad with?",
-        "image-not-kept": "The values differ all over the image: an image is padded to a bucket, not resized or cut.",
-        "order-lost": "These are the right outputs, in another order than the images.",
-        "every-size-reaches-conv": "More distinct image sizes reached the convolution than there are buckets.",
-        "caller-changed": "The convolution, the images or the list of them are not what they were before the call. "
-        "They belong to the caller.",
-        "too-large-not-told": "An image that fits no bucket needs a ValueError that names its larger side.",
-    },
-)
 
 CONVOLUTIONS = [
     {"kernel": (3, 3), "padding": (1, 1)},
@@ -686,31 +564,7 @@ def _(session, rng):
         )
 
 
-# --- 2.5 -------------------------------------------------------------------------------------------------
-
-BREAK_EVEN = Exercise(
-    "2.5",
-    names=["break_even_calls"],
-    points=3,
-    hints=[
-        "What does one call save after tuning, and how many such savings make up for the tuning?",
-        "Set tuning_s + n * tuned_s equal to n * default_s and solve for n. For which times is there no such n?",
-        "Every comparison with NaN is False, so `if x < 0` lets NaN through. `not x >= 0` does not.",
-    ],
-    remark="Each call saves default - tuned, so tuning / (default - tuned) calls pay for it. A saving of zero or less "
-    "never does. NaN fails every comparison, so the test has to ask for what is good, not for what is bad.",
-    misconceptions={
-        "divides-by-default": "The tuning is divided by the time of a call. What one call saves is the difference of "
-        "its two times.",
-        "ratio-not-difference": "The ratio of the two times tells how much faster a call is, not how many seconds it "
-        "saves.",
-        "rounded": "The exact ratio is asked, also where it is no whole number.",
-        "negative-break-even": "Tuning made the calls slower, so it never pays: that is inf, not a negative number.",
-        "divides-by-zero": "When both times are equal, a call saves nothing, and tuning never pays: that is inf.",
-        "negative-accepted": "A negative time is a mistake of the caller and needs a ValueError.",
-        "nan-slips-through": "NaN went through. Every comparison with NaN is False: how does your test react to that?",
-    },
-)
+# 2.5
 
 
 def _draw_seconds(rng: torch.Generator, low: float, high: float) -> float:

@@ -12,9 +12,11 @@ import torch
 from torch import nn
 
 from ..evidence import CountingBackend
-from ..exercise.declare import Exercise, Failed
+from ..exercise.declare import Failed, load_exercises
 from ..exercise.expect import draw_int, expect, expect_close, expect_tensor
 from ..exercise.wire import LearnerError
+
+LYING, BRANCHLESS, PREPARE, COUNTING, EXPORT = load_exercises(__file__)
 
 # The first import of torch._dynamo takes a second of processor time, several on a busy machine.
 CPU_LIMIT_S = 60.0
@@ -56,41 +58,7 @@ def error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip()[:300]}"
 
 
-# --- 3.1 -------------------------------------------------------------------------------------------------
-
-LYING = Exercise(
-    "3.1",
-    names=["lying_input"],
-    points=1,
-    hints=[
-        "A trace keeps the branch that its example took. You do not know the example, but you hold both modules: how "
-        "could you find out where they part?",
-        "Try many candidates and compare the two outputs: quiet and loud values, positive and negative sums, short and "
-        "long vectors.",
-        "torch.equal calls NaN different from NaN. torch.allclose has an argument for that, and wants equal shapes "
-        "first.",
-    ],
-    remark="Nothing in a trace says which branch was left out, so the way to trust it is to compare it with its source "
-    "on inputs of every kind. That is a test to keep, not a step to do once.",
-    misconceptions={
-        "follows-the-example": "Both modules give the same here: the input takes the branch that the example took, so "
-        "the trace has it right. Look for an input that would take the other one.",
-        "one-answer-for-all": "The same module, traced on another example, lies about other inputs: the trace keeps "
-        "the branch of its example, whichever that was. Compare the two modules, then choose.",
-        "sign-not-tried": "This module's branch looks at the sign of the sum. Candidates need sums of both signs, and "
-        "values of both signs, to part the two.",
-        "length-not-tried": "This module's branch looks at the length of its input. Size is a value too, and tracing "
-        "freezes a comparison with it: candidates need all lengths from 1 to 32.",
-        "nan-is-no-difference": "Both outputs are NaN in the same places and equal elsewhere: that is agreement, yet "
-        "`torch.equal` and `==` call it a difference.",
-        "raises-not-lies": "One of the modules raises for this input. An error is loud; asked for is an input on which "
-        "both run and disagree.",
-        "not-one-vector": "The input should be one float tensor of shape (n,), n from 1 to 32.",
-        "too-long": "The modules take vectors of 1 to 32 numbers. That a trace lies beyond that range says nothing "
-        "about the inputs that it will meet: look for a lie within it.",
-    },
-    cpu_limit_s=CPU_LIMIT_S,
-)
+# 3.1
 
 
 class ByPeak(nn.Module):
@@ -198,40 +166,7 @@ def _(session, rng):
     judge_liar(session, "length", False, draw_int(rng, 20, 28), "length-not-tried")
 
 
-# --- 3.2 -------------------------------------------------------------------------------------------------
-
-BRANCHLESS = Exercise(
-    "3.2",
-    names=["branchless"],
-    points=1,
-    hints=[
-        "torch.where computes both branches, then chooses. What does the branch that is not chosen compute for a sum "
-        "of -3, and what does the backward pass multiply that by?",
-        "Zero times infinity is NaN, in the gradient as elsewhere. Do not mend the result: give the unused branch an "
-        "input for which it is harmless.",
-        "Two uses of torch.where, one before the square root and one after it; or torch.cond, which runs one branch.",
-    ],
-    remark="Choosing after the fact cannot repair a gradient: the unused branch still takes part in the backward pass, "
-    "with a factor of zero that meets an infinity. Choosing a safe input first does. torch.cond is the other way out: "
-    "it runs one branch, forward and backward.",
-    misconceptions={
-        "other-values": "The values differ from those of `branchy`.",
-        "epsilon-added": "Only a small positive sum goes wrong. A little number added to the sum keeps the root away "
-        "from 0 and changes the answer everywhere: where a branch is not taken, choose another input for it instead.",
-        "sum-of-zero": "A sum of exactly 0 takes the second branch: the condition is `total > 0`.",
-        "masked-by-product": "The output is NaN or infinite: the first branch has no value here, and it was not left "
-        "out. A product with zero does not hide it; torch.where chooses.",
-        "still-breaks": "The compiler cannot make this one graph. It does not know the sum while it traces, so neither "
-        "a Python `if`, nor `.item()` or `bool()`, nor a part hidden from it will do.",
-        "nan-gradient": "The values are right and the gradient is not finite. The backward pass goes through both "
-        "branches of a where: zero, for the one not chosen, times an infinite or NaN derivative is NaN.",
-        "nan-gradient-at-zero": "At a sum of exactly 0 the gradient is not finite: the square root's derivative is "
-        "infinite there, and zero times infinity is NaN.",
-        "gradient-cut": "The values are right and the gradient differs from that of `branchy`: a path through the sum "
-        "is missing. Did something detach it?",
-    },
-    cpu_limit_s=CPU_LIMIT_S,
-)
+# 3.2
 
 
 def branchy(x: torch.Tensor) -> torch.Tensor:
@@ -331,40 +266,7 @@ def _(session, rng):
         expect_close(came, expected, name, "gradient-cut", rtol=1e-4, atol=1e-5)
 
 
-# --- 3.3 -------------------------------------------------------------------------------------------------
-
-PREPARE = Exercise(
-    "3.3",
-    names=["prepare"],
-    points=2,
-    hints=[
-        "Left alone, the compiler makes one graph for the first length, a second with a symbolic length, and one more "
-        "for length 1. Which of the three could you spare by saying something before the first call?",
-        "Either every size is taken as symbolic from the start (an argument of torch.compile), or the one dimension "
-        "is marked on each input.",
-        "Sizes 0 and 1 are always compiled for themselves, so marking a dimension of size 1 as dynamic has no effect, "
-        "or raises where a range was given.",
-    ],
-    remark="By default the compiler learns that a size varies from the second value it meets, and by then one graph "
-    "is already spent on the first. dynamic=True or mark_dynamic says so beforehand; size 1 stays special either way, "
-    "because it broadcasts.",
-    misconceptions={
-        "other-values": "The results differ from those of `fn`.",
-        "padding-changes-values": "The results differ from those of `fn` at lengths below 64. Padding makes all "
-        "lengths one, and `fn` sees the padding: a mean, a softmax or a length come out different.",
-        "one-graph-per-length": "Each length got a graph of its own. After eight of them torch.compile gives up on "
-        "the function and runs it eager, with a line in the log (with fullgraph it raises).",
-        "third-graph": "One compilation too many. The first length was compiled as if it were the only one, the "
-        "second showed that it varies, length 1 is special: three. What can be said before the first call?",
-        "never-compiled": "Nothing was compiled with the given backend.",
-        "runs-eager": "Some calls at lengths from 2 to 64 did not run compiled code.",
-        "result-thrown-away": "Compiled code ran, and what it computed was thrown away: what your function gave was "
-        "computed a second time, by `fn` itself. Give what the compiled call gave.",
-        "one-is-special": "Length 1 raises. A graph with a symbolic length starts at 2, and a dimension that is "
-        "marked as dynamic must not turn out to be 1: treat that length apart.",
-    },
-    cpu_limit_s=CPU_LIMIT_S,
-)
+# 3.3
 
 
 def smooth(x: torch.Tensor) -> torch.Tensor:
@@ -487,42 +389,8 @@ def _(session, rng):
         expect(not lost, "result-thrown-away", came=f"the result of `fn` itself at {len(lost)} lengths: {lost[:3]} ...")
 
 
-# --- 3.4 -------------------------------------------------------------------------------------------------
+# 3.4
 
-COUNTING = Exercise(
-    "3.4",
-    names=["CountingLayer"],
-    points=2,
-    hints=[
-        "To the compiler a Python number on a module is a constant that it must guard. What on a module may change "
-        "its value from call to call without that?",
-        "A tensor is data: the graph can update it, and a registered one is saved and loaded too.",
-        "Or keep the count outside the graph on purpose, in a method that the compiler is told to leave alone; then "
-        "saving and loading it is your job as well.",
-    ],
-    remark="A Python int is part of the program, so a new value is a new program, compiled anew; a buffer is data "
-    "that flows through the program. The same line, self.calls += 1, means either.",
-    misconceptions={
-        "other-values": "The output differs from that of the layer.",
-        "count-is-trained": "forward raised, and the count is a tensor that requires a gradient: nothing may change it "
-        "in place then. A count is state that moves and is saved with the module, and nothing to train.",
-        "int-attribute": "The count is a Python number. The compiler takes it for a constant and guards it, so every "
-        "new value is a new compilation, up to the limit; then the module runs eager, in silence.",
-        "graph-break": "The calls cost more than one compilation although the count is a tensor: something in forward "
-        "asks for its value (`.item()`, `int()`, an `if`), and that breaks the graph.",
-        "never-compiled": "No compiled code ran: forward as a whole is hidden from the compiler.",
-        "runs-eager": "Only some of the calls ran compiled code.",
-        "wrong-count": "The count is wrong. What Python does while the compiler traces happens once, or not at all, "
-        "when the compiled code runs.",
-        "count-stalls": "The count is right for a while, then stays where it is or starts over: its dtype has no "
-        "number for what comes next. float16 counts to 2,048, bfloat16 to 256, uint8 to 255.",
-        "gradient-cut": "The gradients do not reach the layer as they would without your module.",
-        "not-in-state": "A fresh module that loads the state_dict starts at another count. What does state_dict() "
-        "save: every attribute?",
-        "stops-counting": "After loading, the count does not go on from where it was.",
-    },
-    cpu_limit_s=CPU_LIMIT_S,
-)
 
 CALLS, MORE_CALLS = 12, 3
 MANY_CALLS = 2100  # float16 has no number between 2,048 and 2,050
@@ -647,43 +515,8 @@ def _(session, rng):
     expect(count == MANY_CALLS, "count-stalls", expected=MANY_CALLS, came=count, on=f"{MANY_CALLS} calls")
 
 
-# --- 3.5 -------------------------------------------------------------------------------------------------
+# 3.5
 
-EXPORT = Exercise(
-    "3.5",
-    names=["export_model"],
-    points=3,
-    hints=[
-        "A program keeps what it was exported with: mode, and every size that it was not told about. In which mode is "
-        "the model when it comes to you, and which size must stay open?",
-        "torch.export.Dim takes a name, min and max. dynamic_shapes mirrors the inputs: one entry for the one "
-        "argument, which maps a dimension to its Dim.",
-        "A tuple in dynamic_shapes goes by position, so the argument's name does not matter. For the modes: restore "
-        "every flag, or export a deep copy.",
-    ],
-    remark="The range in Dim becomes a check in the program: a batch outside it is refused instead of computed "
-    "wrongly. Export runs the model's Python once, so whatever it looked at then, modes included, is part of it.",
-    misconceptions={
-        "not-a-program": "An ExportedProgram is expected: what torch.export.export returns, not its module.",
-        "training-exported": "The program does not compute what the model computes in eval mode: it was exported in "
-        "train mode, and dropout and batch norm are in it for good. `.eval()` on the result raises.",
-        "one-batch-size": "The program takes the example's batch size alone. Whatever dynamic_shapes does not name is "
-        "a constant.",
-        "range-too-short": "The program refuses batch sizes from 1 to 64 that it should take.",
-        "example-of-one": "Export refuses: with an example of one row the size is taken for the constant 1, which "
-        "contradicts a dynamic dimension. Export with two rows or more.",
-        "argument-name": "Export refuses: dynamic_shapes names an argument that this model's forward does not have. "
-        "Models call it x, input, images: a tuple goes by position.",
-        "no-upper-limit": "A batch of 65 rows runs. Nothing in the program says where its range ends: Dim takes a "
-        "min and a max, while Dim.AUTO and Dim.DYNAMIC leave it open.",
-        "mode-not-restored": "The model was given back in another mode than it came in.",
-        "frozen-layer-woken": "A submodule that was in eval mode before is in train mode after. model.train() sets "
-        "every submodule: restore each one's own flag, or export a copy.",
-        "requires-grad-changed": "The model came back with another `requires_grad` on some parameter: frozen, it no "
-        "longer trains; thawed, a layer that was frozen on purpose does. Export a copy, or put back each one's own.",
-    },
-    cpu_limit_s=CPU_LIMIT_S,
-)
 
 BATCHES = (1, 2, 7, 33, 64)
 

@@ -11,10 +11,12 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from ..exercise.declare import Exercise, Failed
+from ..exercise.declare import Failed, load_exercises
 from ..exercise.expect import draw_int, expect, expect_raises
 from ..exercise.sessions import Session
 from ..exercise.wire import LearnerError
+
+IMPOSSIBLE, BOUND, CROSSOVER, COST, PLAN = load_exercises(__file__)
 
 # By misconception; a second mimic of the same one has a note after a slash: "two-points-only/the outermost".
 Mimics = dict[str, Callable]
@@ -73,38 +75,8 @@ def pick(mimics: Mimics, *names: str) -> Mimics:
     return {name: mimics[name] for name in names}
 
 
-# --- 4.1 -------------------------------------------------------------------------------------------------
+# 4.1
 
-IMPOSSIBLE = Exercise(
-    "4.1",
-    names=["impossible_rows"],
-    points=1,
-    hints=[
-        "How long must a row take at the very least if memory runs at its peak, and how long if arithmetic does?",
-        "Both happen at the same time, so the longer of the two is the limit. Compare seconds with it, rather than "
-        "dividing by seconds, and think about which side a row exactly at the limit is on.",
-    ],
-    remark="A time below the limit means that something else was timed: the launch of work that nobody waited for, a "
-    "cached result, or a loop that was optimised away. Comparing times avoids a division by a clock that read 0.",
-    misconceptions={
-        "only-arithmetic": "You hold the rows against the arithmetic peak alone. An addition needs one operation and "
-        "moves twelve bytes: which peak does such a row run into first?",
-        "only-traffic": "You hold the rows against the memory bandwidth alone. A large matrix product moves few bytes "
-        "for its operations: what bounds it?",
-        "adds-the-limits": "You add the time for memory and the time for arithmetic. They overlap, so a row may be "
-        "faster than their sum.",
-        "smaller-limit": "A row is impossible as soon as it beats one of its limits; yours has to beat both.",
-        "peaks-swapped": "Check the units: bytes belong to the bandwidth, flops to the arithmetic peak.",
-        "fastest-suspected": "You suspect the fastest row. A short time is possible for little work: put the time "
-        "beside what had to be done in it.",
-        "possible-rows": "These are the rows that are possible.",
-        "limit-is-possible": "A row exactly at its limit is possible.",
-        "divides-by-seconds": "A coarse clock read 0 seconds for work that is not nothing, and your code divides by "
-        "it. Which comparison needs no division by the time?",
-        "counted-from-1": "Rows are counted from 0.",
-        "not-row-numbers": "The numbers of the rows are wanted, as a list of ints.",
-    },
-)
 
 Table = list[tuple[float, float, float]]
 
@@ -202,36 +174,7 @@ def _(session, rng):
     judge(came, [1, 2], case, {"divides-by-seconds": lambda *case: []}, on)
 
 
-# --- 4.2 -------------------------------------------------------------------------------------------------
-
-BOUND = Exercise(
-    "4.2",
-    names=["lower_bound_seconds"],
-    points=1,
-    hints=[
-        "Three things take time at once: arithmetic, moving bytes, and starting operations. Which of them decides?",
-        "Write the three times down one by one, each in seconds, and check their units: amount divided by amount per "
-        "second. Only the floor is given as seconds for one operation.",
-    ],
-    remark="The largest of the three is a bound, not a forecast: a real net changes its limit from layer to layer and "
-    "lands above it. A measurement below it is a mistake in the measurement.",
-    misconceptions={
-        "only-compute": "You divide the flops by the peak and stop there. A net that reads all its weights for one "
-        "item waits for memory: which amount has to be moved?",
-        "no-floor": "A small net of many operations comes out too fast. What does every operation cost, however "
-        "little it computes?",
-        "one-floor": "The floor is paid by every operation, not once for the net.",
-        "adds-the-limits": "You add the limits. Arithmetic, traffic and the start of the next operation overlap, so "
-        "the sum is no lower bound.",
-        "floor-on-top": "You add the floor to the larger of the other two. It overlaps with them as well: the largest "
-        "of the three counts.",
-        "smallest-limit": "You take the smallest limit. All three must be met, so which one decides?",
-        "only-traffic": "You divide the bytes by the bandwidth and stop there. A large batch uses each weight many "
-        "times: what does it wait for?",
-        "wrong-units": "Check the units: flops over flops per second, bytes over bytes per second, and the answer in "
-        "seconds.",
-    },
-)
+# 4.2
 
 
 def bound(flops: float, nbytes: float, operations: int, machine: dict, combine: Callable = max) -> float:
@@ -301,38 +244,8 @@ def _(session, rng):
     check_bound(session, case, f"{case[2]} tiny operations")
 
 
-# --- 4.3 -------------------------------------------------------------------------------------------------
+# 4.3
 
-CROSSOVER = Exercise(
-    "4.3",
-    names=["crossover_batch"],
-    points=2,
-    hints=[
-        "A device's time is a fixed part and a part for each item. What does it mean for two such lines if the "
-        "slope of the GPU is the smaller one, and what if it is the larger one?",
-        "Only the smaller slope wins in the end. Where are the two lines equal, and which whole number comes next?",
-        "If the lines meet below 1, the GPU wins from the first item on: the smallest batch there is.",
-    ],
-    remark="Slopes decide who wins in the end, fixed costs decide where. Fitting all points keeps one noisy "
-    "measurement from moving the answer, and lets it lie beyond what was measured.",
-    misconceptions={
-        "reads-the-points": "You give the first measured batch at which the GPU was faster. The crossing may lie "
-        "between the measured batches or beyond them, and one noisy point moves it: ask the fitted lines.",
-        "two-points-only": "You put each line through two of its points. Noise in those two moves the crossing: fit "
-        "all points by least squares.",
-        "no-fixed-cost": "Your lines go through the origin. What does a call cost before its first item?",
-        "cpu-still-faster": "At this batch the CPU is still faster. The lines meet between two whole numbers: which of "
-        "them lies on the GPU's side?",
-        "swapped": "You look for the batch at which the CPU gets faster.",
-        "below-1": "A batch has at least one item. Where the lines meet before that, what is the smallest batch at "
-        "which the GPU is faster?",
-        "wins-only-below": "The GPU is faster only below a batch here, and slower for every larger one. It must stay "
-        "faster.",
-        "never-is-none": "The GPU never wins here: the answer is None.",
-        "search-ends-early": "The GPU does win here, beyond the batches you look at. The lines tell where they meet.",
-        "not-a-whole-batch": "A batch is a whole number (an int), or the answer is None.",
-    },
-)
 
 Points = list[tuple[int, float]]
 MEASURED = [1, 2, 4, 8, 16, 32, 64, 128, 256]
@@ -473,39 +386,7 @@ def _(session, rng):
     judge(ask_for_batch(session, *case, on), cross_fitted(*case), case, {"search-ends-early": lambda *case: None}, on)
 
 
-# --- 4.4 -------------------------------------------------------------------------------------------------
-
-COST = Exercise(
-    "4.4",
-    names=["cost_per_million"],
-    points=2,
-    hints=[
-        "How many hours does the machine work for a million items, and for how many hours do you pay if it works "
-        "only half of the time?",
-        "Go from seconds a batch to seconds an item, to hours a million, to paid hours, to a price. A price rises "
-        "when the utilization falls.",
-        "NaN compares false with everything: `u <= 0 or u > 1` lets it pass. Which way of asking does not?",
-    ],
-    remark="`not 0 < utilization <= 1` refuses NaN as well, because every comparison with NaN is false. Dividing by "
-    "the utilization is what makes a large, mostly idle machine dear.",
-    misconceptions={
-        "idle-is-free": "Your price falls when the machine idles. Idle hours are paid for: the same million items "
-        "then cost more.",
-        "utilization-ignored": "Your price is the same however much the machine idles.",
-        "per-batch": "This is the price of a million batches. How many items does one batch hold?",
-        "last-batch-whole": "You count in whole batches. A partly filled last one counts pro rata, neither whole nor "
-        "not at all.",
-        "hours-rounded-up": "You pay for a whole last hour. A begun hour counts pro rata.",
-        "wrong-hour": "The price is for one hour of 3,600 seconds. Yours is off by a factor of time units: for a day, "
-        "a minute or a second?",
-        "per-item": "This is the price of one item.",
-        "full-use-refused": "A machine that works all the time has a utilization of 1.0, and that is allowed.",
-        "share-unchecked": "A utilization that is no share of the time (0, below 0, above 1) must raise a ValueError.",
-        "nan-accepted": "A utilization of NaN gives a price, or another error than ValueError. Every comparison with "
-        "NaN is false: is your condition asked so that false means refuse?",
-        "default-missing": "Without a utilization, the machine works all the time: its default is 1.0.",
-    },
-)
+# 4.4
 
 
 def price(seconds: float, batch: int, per_hour: float, utilization: float = 1.0) -> float:
@@ -586,42 +467,8 @@ def _(session, rng):
         expect_raises(request, "ValueError", f"utilization {share:g}", kind)
 
 
-# --- 4.5 -------------------------------------------------------------------------------------------------
+# 4.5
 
-PLAN = Exercise(
-    "4.5",
-    names=["plan_workers"],
-    points=3,
-    hints=[
-        "The table says what each worker reached. What does the server as a whole reach, and how many threads does "
-        "that plan keep busy?",
-        "Keep the plans that fit, then rank them. A tuple as the key ranks by its first entry, then by the next.",
-        "max() with a tuple key prefers larger numbers in every entry. Which entries should be small, and how do you "
-        "turn one round?",
-    ],
-    remark="The table decides, not a rule of thumb: a core left idle can be the best plan. Beyond the cores, threads "
-    "wait for each other, and a measurement taken there on a quiet day is not to be trusted on a busy one.",
-    misconceptions={
-        "oversubscribed": "This plan runs more threads than there are cores. Workers times threads may not exceed "
-        "them, however good the table looks.",
-        "worker-not-total": "You chose the fastest worker. The server runs several of them at once: what is the total?",
-        "threads-counted-twice": "You multiply by the threads as well. A worker's throughput already is what its "
-        "threads reach together.",
-        "fills-every-core": "You consider only plans that use every core. The table may say that leaving one idle is "
-        "better.",
-        "leaves-a-core-idle": "A plan with exactly as many threads as cores fits.",
-        "assumed-not-read": "This plan follows a rule of thumb (one worker with all threads, or one thread each) where "
-        "the table says otherwise.",
-        "pair-swapped": "Workers come first in the pair, then threads, as in the table.",
-        "smallest-total": "This is the plan with the smallest total.",
-        "table-has-gaps": "Not every combination was measured: ask only for those in the table.",
-        "tie-more-workers": "Two plans reach the same total; fewer workers win.",
-        "tie-more-threads": "Two plans reach the same total with as many workers; fewer threads win.",
-        "nothing-fits-not-told": "No measured plan fits into these cores (or the table is empty). Say so with a "
-        "ValueError.",
-        "not-a-pair": "A pair (workers, threads) of ints is wanted.",
-    },
-)
 
 Plans = dict[tuple[int, int], float]
 

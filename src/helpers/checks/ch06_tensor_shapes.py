@@ -10,11 +10,13 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ..evidence import row_dependencies, shares_storage
-from ..exercise.declare import Exercise, Failed
+from ..exercise.declare import Failed, load_exercises
 from ..exercise.expect import draw_int, expect, expect_close, expect_tensor
 from ..exercise.wire import LearnerError
 
-# --- 6.1 -------------------------------------------------------------------------------------------------
+LAYOUTS, LOGITS, HEADS, LOSS, VIEW = load_exercises(__file__)
+
+# 6.1
 
 EXPRESSIONS = [
     "a.t()",
@@ -26,42 +28,6 @@ EXPRESSIONS = [
     "a[[0, 1]]",
     "a[:1].expand(4, 3)",
 ]
-
-LAYOUTS = Exercise(
-    "6.1",
-    names=["predict_layouts"],
-    points=1,
-    hints=[
-        "A stride says how many places in storage one step along a dimension moves. Which steps does a[1, 0] take "
-        "from a[0, 0] in `a`, and which does the same element take in a.t()?",
-        "First ask whether old storage and some pair of strides can give the new reading order. If so the result "
-        "shares memory; reshape and contiguous copy only if not.",
-        "A list as index picks arbitrary rows, which no stride can describe. expand repeats a row by not moving.",
-    ],
-    remark="t, view, a slice and expand write a new size and stride over the same storage. reshape does so where it "
-    "can and copies where it cannot, which is why the same reshape(6) appears twice with two answers.",
-    misconceptions={
-        "transpose-moves-data": "You expect a.t() to lay its rows out anew. It swaps the two strides of `a` and "
-        "leaves every number where it is.",
-        "view-is-transpose": "You expect view(3, 2) to exchange the dimensions. It reads the same storage in the same "
-        "order and breaks the lines elsewhere; look at which element follows a[0, 2].",
-        "column-is-packed": "You expect the column to lie packed. Its elements are as far apart as the rows of `a`.",
-        "expand-is-packed": "You expect expand to write the row several times. How far does one step to the next row "
-        "move in storage, if every row is the same one?",
-        "contiguous-keeps-strides": "You expect contiguous() to keep the strides of the transpose. It copies so that "
-        "reading order and storage order agree: which strides are those?",
-        "view-copies": "You expect a copy where a new size and stride over the old storage are enough. Write into "
-        "the result and look at `a`.",
-        "reshape-always-copies": "You expect reshape to copy. It gives a view wherever strides can express the shape; "
-        "write into a.reshape(6) and look at `a`.",
-        "reshape-never-copies": "You expect reshape to share memory. Reading a.t() row by row jumps in storage: "
-        "which single stride could walk that way?",
-        "contiguous-in-place": "You expect contiguous() to share memory with `a`. It returns its own tensor only if "
-        "that is contiguous already; here it has to copy.",
-        "list-index-is-view": "You expect a[[0, 1]] to share memory. A list may name rows in any order, which no "
-        "stride describes, so indexing with one copies, also where a slice would do.",
-    },
-)
 
 
 def true_layouts() -> dict[str, tuple[tuple[int, ...], tuple[int, ...], bool]]:
@@ -127,35 +93,7 @@ def _(session, rng):
     _expect_column(session, 2, known)
 
 
-# --- 6.2 -------------------------------------------------------------------------------------------------
-
-LOGITS = Exercise(
-    "6.2",
-    names=["pool_logits"],
-    points=1,
-    hints=[
-        "squeeze() drops every dimension of size 1. How many dimensions of a tensor (1, 5, 1, 1) is that?",
-        "You know which two dimensions are to go. Several operations let you name them, or name those to keep.",
-        "Asking for -1 elements divides by the sizes you gave: what is 0 elements divided by a batch of 0?",
-    ],
-    remark="Name what goes, squeeze((2, 3)), or where flattening starts, flatten(1). A shape that depends on the data "
-    "is what breaks on the last batch of the epoch.",
-    misconceptions={
-        "batch-of-one-lost": "A batch of one sample lost its batch dimension: bare squeeze() drops every dimension "
-        "of size 1, whatever it means. Dropping the last batch only hides it.",
-        "one-channel-lost": "With one channel the answer has the wrong shape: the channel dimension has size 1 too, "
-        "and was taken for one to drop (or for a lost batch).",
-        "dimension-left": "A dimension of size 1 is left over: dimensions 2 and 3 are both to go.",
-        "empty-batch": "An empty batch fails: with 0 elements, -1 has no single answer, and there is no sample to "
-        "stack. Name the sizes or dimensions instead.",
-        "numbers-moved": "The shape is right and the numbers are not in their places.",
-        "batch-size-fixed": "Another batch size fails: take the sizes from the tensor.",
-        "input-changed": "The tensor of the caller has another shape or other numbers after the call. Names with a "
-        "trailing underscore work in place; those without give a view and leave the input as it was.",
-        "dtype-changed": "The numbers came in one dtype and went out in another. Only the shape is yours to change.",
-        "graph-cut": "No gradient passes through: the data took a way that autograd does not record.",
-    },
-)
+# 6.2
 
 
 def _expect_logits(session, batch: int, channels: int, rng: torch.Generator, misconception: str) -> None:
@@ -229,49 +167,7 @@ def _(session, rng):
         expect_close(result["gradient"], weights[:, :, None, None], f"the gradient, {on}", "graph-cut")
 
 
-# --- 6.3 -------------------------------------------------------------------------------------------------
-
-HEADS = Exercise(
-    "6.3",
-    names=["to_channels_first", "split_heads", "merge_heads"],
-    points=2,
-    hints=[
-        "view keeps the reading order and breaks the lines elsewhere; permute keeps the elements' meaning and changes "
-        "the order. Which of the two does each step of yours need?",
-        "Splitting the features of one position into heads is a view. Bringing heads before positions is a transpose. "
-        "Merging runs the same two steps backwards.",
-        "After a transpose the positions no longer lie one behind the other, so some shapes need a copy: which "
-        "operation copies only where it must?",
-    ],
-    remark="Splitting or joining neighbouring dimensions is a job for view, reshape, flatten; exchanging dimensions is "
-    "one for transpose and permute. Whoever uses the first for the second gets the right shape and mixed rows.",
-    misconceptions={
-        "view-for-permute": "The numbers are those of images.reshape(B, C, H, W): the shape is right, the reading "
-        "order is not. Channel 0 now holds the start of the picture, all colours mixed.",
-        "height-width-swapped": "Height and width came out exchanged: swapping dimensions 1 and 3 also moves the "
-        "other two past each other. Name the new order of all four.",
-        "heads-by-view": "The numbers are those of x.reshape(B, heads, T, D): the shape is right, and head 0 holds all "
-        "features of the first positions instead of the first features of all positions.",
-        "features-interleaved": "Head h got every heads-th feature. It owns D neighbouring ones: features h*D to "
-        "h*D + D - 1.",
-        "heads-behind-positions": "The result is (B, T, heads, D): heads and positions still need to change places.",
-        "heads-is-width": "`heads` is the number of heads, not the width of one.",
-        "merge-forgets-transpose": "The numbers are those of x.reshape(B, T, heads*D): the shape is right, but "
-        "positions were mixed. The net would still train; it would only be worse.",
-        "view-needs-contiguous": "A view does not exist here: after the transpose, no stride walks over heads and "
-        "features in one go. It works on what split_heads returned, and fails on what attention returns.",
-        "batch-of-one-lost": "With one sample the batch dimension is gone: a squeeze dropped it.",
-        "merge-not-inverse": "merge_heads(split_heads(x)) is not x.",
-        "assumes-layout": "An input that lies differently in memory gives other numbers: strides were assumed, not "
-        "read. The same tensor values should give the same result.",
-        "input-changed": "The tensor of the caller has another stride or other numbers after the call. Names with a "
-        "trailing underscore work in place.",
-        "graph-cut": "No gradient passes through: the data took a way that autograd does not record.",
-        "rows-mixed": "An output row depends on an input row that is not its own.",
-        "dtype-changed": "The numbers came in one dtype and went out in another. A function that moves numbers has "
-        "no reason to round them: nothing to convert, and an empty tensor to fill takes its dtype from the input.",
-    },
-)
+# 6.3
 
 
 def channels_first_oracle(images: Tensor) -> Tensor:
@@ -488,44 +384,7 @@ def _(session, rng):
             expect(came == dtype, "dtype-changed", expected=str(dtype), came=str(came), on=on)
 
 
-# --- 6.4 -------------------------------------------------------------------------------------------------
-
-LOSS = Exercise(
-    "6.4",
-    names=["regression_loss"],
-    points=2,
-    hints=[
-        "Print (pred - target).shape for a column of 4 and a vector of 4. How many differences are that, and how many "
-        "did you want?",
-        "Decide by the shapes alone, before you subtract: equal, a column beside a vector as long, or refused.",
-        "view_as and flatten make any two shapes of equal size fit. Is (2, 3) against (3, 2) the same data?",
-    ],
-    remark="Broadcasting is a fine servant and a bad judge. A loss that states which shapes it accepts turns a model "
-    "that learns the mean into an error message at the first batch.",
-    misconceptions={
-        "broadcast": "The value is the mean over N times N differences: every prediction was compared with every "
-        "target. A model that minimises this predicts the mean of the targets.",
-        "column-refused": "A column (N, 1) against a vector (N,) was refused. Safe, and more than was asked: the two "
-        "hold the same N numbers.",
-        "only-one-order": "One order of (N, 1) and (N,) is right, the other is not: either may be the column.",
-        "equal-numel-accepted": "Two shapes that only have equally many elements were accepted: their numbers were "
-        "paired in reading order, which is not the same data.",
-        "extra-ones-dropped": "Shapes that differ in more than one trailing dimension of size 1 were accepted. Only "
-        "(N, 1) against (N,) means the same N numbers.",
-        "broadcast-accepted": "Shapes that differ were accepted because they broadcast.",
-        "scalar-accepted": "A tensor of shape () was accepted beside one of another shape. It is no vector of one: "
-        "it broadcasts to any length, so the day N is 5 nothing would tell you.",
-        "one-sample-refused": "With one sample, (1, 1) and (1,) hold the same number.",
-        "not-a-value-error": "Shapes that do not fit should be a ValueError: an assert is gone under python -O, and "
-        "the RuntimeError of a failed subtraction does not come where shapes broadcast.",
-        "shapes-not-named": "The ValueError should name both shapes: they are what the reader needs to find the bug.",
-        "integer-target": "Integer targets should be fine: convert the target, not the prediction.",
-        "sum-not-mean": "The squared errors were summed; the mean is asked for.",
-        "gradient-wrong": "The gradient with respect to pred is not 2 * (pred - target) / number of elements.",
-        "graph-cut": "No gradient reaches pred: the loss lost its graph on the way.",
-        "whole-numbers-lost": "The predictions were converted to the target's integer type, which cuts fractions.",
-    },
-)
+# 6.4
 
 
 def _case(rng: torch.Generator, pred_shape: tuple, target_shape: tuple, whole: bool = False) -> tuple[Tensor, Tensor]:
@@ -678,39 +537,8 @@ def _(session, rng):
             expect_close(result["gradient"], expected, on, "gradient-wrong")
 
 
-# --- 6.5 -------------------------------------------------------------------------------------------------
+# 6.5
 
-VIEW = Exercise(
-    "6.5",
-    names=["can_view"],
-    points=3,
-    hints=[
-        "When do two neighbouring dimensions walk through storage as one evenly spaced line? Write the condition on "
-        "size[i + 1], stride[i + 1] and stride[i].",
-        "Join neighbouring dimensions into chunks as long as that condition holds; dimensions of size 1 never matter. "
-        "Then every new dimension must lie within one chunk.",
-        "Within a chunk all shapes are possible. So walk over the new sizes and multiply until a chunk is full: "
-        "exactly full, or no view exists. With no elements at all there is nothing to walk.",
-    ],
-    remark="This is the rule torch applies. It explains which reshape copies, why channels_last breaks view(B, -1), "
-    "and why flatten after a transpose is the moment the copy happens.",
-    misconceptions={
-        "numel-only": "You said a view exists where torch raises: equally many elements are not enough. Reading the "
-        "new last dimension would need a step that the strides do not make.",
-        "contiguous-only": "You said no view exists where torch makes one. A tensor need not be contiguous: look for "
-        "the stretches that are evenly spaced.",
-        "never-joins": "You said no view exists, but neighbouring dimensions may be joined where the outer stride is "
-        "the inner size times the inner stride.",
-        "another-number": "The new size holds another number of elements than the old one: no view.",
-        "size-one-counts": "The answer changed with a dimension of size 1. No step is ever taken along it, so neither "
-        "its stride nor its place matters.",
-        "empty-tensor": "With no elements, no step is ever taken: any new size without elements is a view.",
-        "stride-zero": "A stride of 0 (an expanded tensor) is a stride like others: two neighbours of stride 0 can be "
-        "joined, and a single one can be split.",
-        "scalar": "A tensor without dimensions holds one element: sizes such as () and (1, 1) fit each other.",
-        "asked-torch": "The answer is right because a tensor was asked. Decide it from the three tuples.",
-    },
-)
 
 Layout = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 

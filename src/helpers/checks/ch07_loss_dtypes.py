@@ -9,44 +9,14 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from ..evidence import op_counts
-from ..exercise.declare import Exercise, Failed
+from ..exercise.declare import Failed, load_exercises
 from ..exercise.expect import draw_int, expect, expect_close
 from ..exercise.wire import LearnerError
 
-# --- 7.1 -------------------------------------------------------------------------------------------------
+LEGAL, SATURATION, STABLE, SUSPECTS, WEIGHTED = load_exercises(__file__)
 
-LEGAL = Exercise(
-    "7.1",
-    names=["make_legal"],
-    points=1,
-    hints=[
-        "Which of these formulas multiplies by the target, and which uses it to pick a column?",
-        "First the prediction, alone. Then: are the targets indices or numbers? Only numbers have to agree with the "
-        "prediction.",
-        "torch.promote_types(a, b) gives the dtype that holds both. For bfloat16 and float16, what is it?",
-    ],
-    remark="A loss that multiplies by the target wants one float dtype; a loss that picks a column wants an index. "
-    "promote_types gives the wider of two float dtypes, and keeps the float one if the other is an integer.",
-    misconceptions={
-        "labels-not-float": "This loss multiplies by its target, so labels have to be floats of the prediction's "
-        "dtype. Only a loss that picks a column wants integers.",
-        "one-hot-not-float": "A target of the prediction's shape holds probabilities, and those are floats. One-hot "
-        "rows are probabilities too.",
-        "indices-not-integer": "This loss uses its target to pick a column: int64 or uint8, nothing else.",
-        "bytes-per-position": "Bytes were kept where the target has an index per position. They are indices only where "
-        "there is one a row; per position the loss refuses them.",
-        "prediction-not-float": "The prediction is still no float, so no gradient can reach it.",
-        "mixed-floats": "Two float dtypes that differ are left as they were. Some losses and releases accept them, "
-        "forward only or not at all.",
-        "narrowed": "A float dtype was narrowed, and numbers were rounded. Of two dtypes, which one holds the values "
-        "of both?",
-        "half-kept": "float16 was kept. It overflows: the square of 300 is already infinite there.",
-        "legal-converted": "Something was converted that was legal as it came.",
-        "values-changed": "Values or shape changed. Only the dtype is yours to change.",
-        "graph-cut": "Gradients no longer reach the prediction that was given. A conversion with .to() is recorded; "
-        "detach() and torch.tensor(...) cut.",
-    },
-)
+# 7.1
+
 
 _F16, _BF16, _F32, _F64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
 _I64, _I32, _U8, _BOOL = torch.int64, torch.int32, torch.uint8, torch.bool
@@ -227,34 +197,7 @@ def _(session, rng):
         judge_legal(session, rng, *case)
 
 
-# --- 7.2 -------------------------------------------------------------------------------------------------
-
-SATURATION = Exercise(
-    "7.2",
-    names=["saturation_point"],
-    points=1,
-    hints=[
-        "Between a z where sigmoid is below 1 and one where it is 1, which z would you try next, and when is there "
-        "none left to try?",
-        "Compute in the dtype itself: put both ends into tensors of it and halve the interval until the middle equals "
-        "one of the ends.",
-        "The formula -log(eps / 2) is right for float32. Try it on bfloat16 before you trust it.",
-    ],
-    remark="Halving the interval in the dtype's own numbers needs no theory. float32 reaches 1 where 1 + exp(-z) "
-    "rounds to 1; float16 and bfloat16 are computed in float32 and rounded at the end, so they get there later "
-    "than the same formula would say, but still far earlier than float32.",
-    misconceptions={
-        "not-yet-one": "At this z the sigmoid is still below 1. Close to 1 is not 1: compare with ==, in the dtype "
-        "that was asked for.",
-        "one-dtype-for-all": "This is float32's point. A tensor of another dtype has other numbers next to 1.",
-        "eps-formula": "-log(eps / 2) is where 1 + exp(-z) rounds to 1. float16 and bfloat16 compute the sigmoid in "
-        "float32 and round it at the end: compare what you get with sigmoid in that dtype.",
-        "other-end": "This is where sigmoid(-z) becomes 0. There are many more numbers near 0 than near 1: which "
-        "end was asked for?",
-        "not-the-smallest": "The sigmoid is 1 here, but at a smaller z already. How far apart were the numbers that "
-        "you tried?",
-    },
-)
+# 7.2
 
 
 def true_saturation(dtype: torch.dtype) -> float:
@@ -304,42 +247,7 @@ def _(session, rng):
         judge_saturation(session, dtype)
 
 
-# --- 7.3 -------------------------------------------------------------------------------------------------
-
-STABLE = Exercise(
-    "7.3",
-    names=["stable_bce"],
-    points=2,
-    hints=[
-        "For target 1 the loss is log(1 + exp(-z)), for target 0 it is log(1 + exp(z)). Which function of the library "
-        "computes that without ever forming exp(1000)?",
-        "Write the loss for a soft target y as one function of z, minus z times y. The function must not overflow.",
-        "If you build it from max(z, 0) and |z|: what do autograd's clamp, relu and abs each answer at z = 0, and what "
-        "is the sum?",
-    ],
-    remark="softplus(z) - z*y is the whole loss: softplus is log(1 + exp(z)) without the overflow, and smooth. The "
-    "textbook form max(z, 0) - z*y + log1p(exp(-|z|)) has two kinks that cancel in the value but not in autograd.",
-    misconceptions={
-        "library-loss": "By hand, please: your code calls a loss of the library. softplus, logsigmoid, logaddexp and "
-        "log_softmax are no losses, and enough.",
-        "summed": "This is the sum. The mean does not grow with the batch.",
-        "sign": "The sign is the other way round: a loss is never negative. Where does the minus of -log(p) go?",
-        "not-reduced": "One number an element came back. Take the mean.",
-        "hard-targets-only": "Targets of 0 and 1 are right, soft ones are not: a soft target belongs to both classes "
-        "in part.",
-        "overflow": "The loss is not finite. Either exp() overflowed, or the sigmoid became exactly 0 or 1 and its "
-        "logarithm infinite. If you clamp to 1 - 1e-8, print that number in float32.",
-        "clamped": "The loss stops growing with the logit, so a model that is very wrong hears nothing. Some "
-        "probability was clamped: work with the logit, which still has the information.",
-        "nan-gradient": "The loss is right, its gradient is not finite. torch.where drops the other branch's value, "
-        "but autograd multiplies that branch's infinite gradient by zero.",
-        "gradient-lost": "The loss is right, its gradient is not: for a wrong, confident logit it should be as large "
-        "as it can get. What did you clamp or round?",
-        "kink-at-zero": "At z = 0 the gradient should be 0.5 - y. clamp, relu and abs have a kink there, and autograd "
-        "takes one side of each.",
-        "graph-cut": "No gradient reaches the logits: something on the way was detached or made anew.",
-    },
-)
+# 7.3
 
 
 class _LossCalls(TorchFunctionMode):
@@ -450,39 +358,8 @@ def _(session, rng):
         expect_close(result["grad"], expected, f"the gradient at z = 0, target {float(y):g}", "kink-at-zero")
 
 
-# --- 7.4 -------------------------------------------------------------------------------------------------
+# 7.4
 
-SUSPECTS = Exercise(
-    "7.4",
-    names=["best_possible_loss", "find_bugs"],
-    points=2,
-    hints=[
-        "The outputs of softmax lie between 0 and 1. What are the best logits for cross_entropy under that limit, and "
-        "what loss do they give?",
-        "For each suspect, draw small random z and y, run it, and compare it with a loop that adds up "
-        "-log(softmax(z)[label]) for every label.",
-        "Two of the six look odd and are right. What is log_softmax of something whose exponentials sum to one?",
-    ],
-    remark="Logits between 0 and 1 leave each wrong class at least 1/(e + C - 1). log_softmax is idempotent, one-hot "
-    "floats are probabilities; but a softmax twice, probabilities for log-probabilities, a softmax over one unit "
-    "and a softmax over time instead of classes are silent.",
-    misconceptions={
-        "no-floor": "You expect the loss to reach 0. cross_entropy sees numbers between 0 and 1 as logits: what does "
-        "softmax make of (1, 0, ..., 0)?",
-        "uniform-loss": "log(C) is the loss of a model that knows nothing, where training starts. Which outputs of "
-        "the first softmax are the best?",
-        "wrong-range": "These logits are not the best ones that softmax can give: its outputs lie between 0 and 1.",
-        "log-softmax-accused": "b is no bug: log_softmax of log-probabilities gives them back, because their "
-        "exponentials already sum to one.",
-        "one-hot-accused": "e is no bug: float one-hot rows are probabilities; without weights the mean is the same.",
-        "double-softmax-missed": "a is a bug: cross_entropy applies softmax itself.",
-        "nll-on-probabilities-missed": "c is a bug: nll_loss takes the negative of what it picks, it takes no "
-        "logarithm. Which sign does this loss have?",
-        "one-unit-missed": "d is a bug: a softmax over one unit is 1, whatever the unit says. What is the gradient?",
-        "class-axis-missed": "f is a bug: cross_entropy expects the classes on dimension 1. With T equal to C nothing "
-        "raises.",
-    },
-)
 
 # The notebook shows the same six; a test compares.
 SNIPPETS = {
@@ -567,41 +444,7 @@ def _(session, rng):
         expect((name in came) == (name in truth), kind)
 
 
-# --- 7.5 -------------------------------------------------------------------------------------------------
-
-WEIGHTED = Exercise(
-    "7.5",
-    names=["weighted_cross_entropy"],
-    points=3,
-    hints=[
-        "With class indices and weights, what does the mean divide by: the rows, or something that depends on which "
-        "classes are in the batch?",
-        "Each row has one weight, that of its class. The loss is a weighted mean of the rows' losses: sum of weight "
-        "times loss, over sum of weights. Which rows belong in either sum?",
-        "Without any row left, 0/0 comes before every repair. What is 0 and still depends on the logits?",
-    ],
-    remark="With class indices the weighted mean divides by the sum of the targets' weights; with the same targets "
-    "as probabilities it divides by the number of rows (pytorch#107680). A sum over no rows, or times zero, is a zero "
-    "that stays attached.",
-    misconceptions={
-        "divided-by-rows": "The sum is right, the mean is not: it divides by the number of rows. That is what "
-        "cross_entropy does with probabilities; with class indices it divides by the sum of the targets' weights.",
-        "unweighted": "The weights have no effect, or the same for every class.",
-        "divided-by-all-weights": "The sum is divided by the sum of the weights of all classes. Each class counts as "
-        "often as it occurs in the batch.",
-        "summed": "This is the weighted sum. Divide by the sum of the targets' weights.",
-        "one-hot-long": "int64 one-hot targets raised an error. As probabilities they have to be floats; as indices, "
-        "argmax will do.",
-        "ignored-counted": "The rows that are left out still count: in the sum, or in what it is divided by.",
-        "nan-when-all-ignored": "With every row left out the loss is NaN: zero over zero.",
-        "nan-gradient": "With every row left out the loss is 0, but its gradient is NaN: zero over zero happened on "
-        "the way, and replacing its value does not replace its gradient.",
-        "detached-zero": "With every row left out the loss is not attached to the logits: backward() raises, and "
-        "training that survived the batch dies at it.",
-        "not-zero-when-all-ignored": "With every row left out there is nothing to learn: the loss should be 0.",
-        "wrong-gradient": "The loss is right, its gradient is not. Were weights or targets computed from the logits?",
-    },
-)
+# 7.5
 
 
 def draw_batch(rng: torch.Generator, rows: int, classes: int, left_out: int) -> tuple[torch.Tensor, ...]:

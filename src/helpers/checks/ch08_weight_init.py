@@ -10,52 +10,14 @@ import torch
 from torch import nn
 
 from ..evidence import state_hash
-from ..exercise.declare import Exercise, Failed
+from ..exercise.declare import Failed, load_exercises
 from ..exercise.expect import draw_int, expect, expect_close, expect_tensor
 from ..exercise.wire import LearnerError
 from ..measure import state
 
-# --- 8.1 -------------------------------------------------------------------------------------------------
+UNINITIALISED, DENSE, DEEP, KERAS, CULPRIT = load_exercises(__file__)
 
-UNINITIALISED = Exercise(
-    "8.1",
-    names=["uninitialised"],
-    points=1,
-    hints=[
-        "What would such memory have to contain, so that you could recognise it whatever was there before?",
-        "In deterministic mode torch fills what torch.empty gives: with which value for floats, and with which for "
-        "integers? The page of torch.use_deterministic_algorithms links the switch of that fill.",
-        "Build the module inside try, put every flag back in finally, and keep the random state with "
-        "torch.random.fork_rng(devices=[]). Look for NaN or the integer maximum in parameters and in buffers.",
-    ],
-    remark="Deterministic mode fills uninitialised memory with NaN, or with the largest integer, so nothing is left "
-    "to luck. warn_only=True fills too, and spares make_module an error from an operation without a deterministic way.",
-    misconceptions={
-        "relies-on-luck": "A parameter that nobody filled was missed. Fresh memory often holds zeros, reused memory "
-        "often holds a former tensor: neither can be told from good weights by looking. What fills such memory with "
-        "a value that you know?",
-        "reports-initialised": "Something that was filled on purpose is reported. Zeros and constants are "
-        "initialised too.",
-        "random-is-not-uninitialised": "Weights that were drawn at random are reported. Two builds differ because "
-        "the generator moved on: how do you make both draw the same?",
-        "wholly-only": "A parameter of which only some rows were filled was missed. Is one untouched element enough?",
-        "buffers-forgotten": "An uninitialised buffer was missed. named_parameters() lists no buffers.",
-        "not-in-state-dict": "A buffer with persistent=False was missed. state_dict() leaves such buffers out; which "
-        "method lists them?",
-        "integers-forgotten": "An integer buffer was missed. There is no integer NaN: which value does the fill "
-        "leave there?",
-        "names-not-dotted": "The right tensors, under other names than named_parameters() gives them.",
-        "flag-left-changed": "A global flag is not what it was before the call. The next training in this process "
-        "inherits it. Read the old value first.",
-        "flag-lost-on-error": "make_module raised, and a global flag or the random state was not put back. What runs "
-        "even when an exception flies past?",
-        "error-swallowed": "make_module raised, and the caller did not hear of it.",
-        "fill-switched-off": "The caller had switched off the fill, or had deterministic mode on already, and your "
-        "answer came out differently. The fill has a switch of its own: torch.utils.deterministic.",
-        "random-state-moved": "After the call, torch draws other random numbers than without it: building the module "
-        "consumed some. Whoever comes next is no longer reproducible.",
-    },
-)
+# 8.1
 
 
 class Bare(nn.Module):
@@ -227,45 +189,7 @@ def _(session, rng):
         expect(result["random state kept"], "flag-lost-on-error", came="another random state", on=on)
 
 
-# --- 8.2 -------------------------------------------------------------------------------------------------
-
-DENSE = Exercise(
-    "8.2",
-    names=["DenseLayer"],
-    points=1,
-    hints=[
-        "Which three things decide the bits under one seed: the distribution, its bounds, and what else?",
-        "Weight and bias share one bound, 1/sqrt(in_features). The weight is (out_features, in_features).",
-        "nn.init.uniform_ on the weight, then on the bias. For bias=False: self.register_parameter('bias', None).",
-    ],
-    remark="The library's source says kaiming_uniform_ with a = sqrt(5). Its gain sqrt(2/6) and its sqrt(3) cancel to "
-    "1/sqrt(fan_in), in float32 to the same bits. The order of the draws is part of what a seed means.",
-    misconceptions={
-        "uninitialised": "A parameter holds uninitialised memory. torch.empty and torch.Tensor(out, in) reserve "
-        "memory and write nothing.",
-        "transposed": "The weight has shape (in, out). Linear keeps (out, in): the fans are read from the shape, and "
-        "checkpoints would not load.",
-        "fan-out": "The bound is 1/sqrt(out_features). What is added up to make one output?",
-        "kaiming-gain": "The weight is kaiming_uniform_ with its default a=0: too wide by sqrt(6). Which a does "
-        "nn.Linear pass?",
-        "glorot": "The weight is Glorot's, which Keras uses. What does nn.Linear use?",
-        "bias-first": "The same distributions, but the bias was drawn before the weight. A seed means a sequence of "
-        "draws, so their order counts.",
-        "bias-zero": "The bias is zero. In nn.Linear it is drawn too, with the same bound as the weight.",
-        "bias-bound": "The weight has the right bits; the bias does not.",
-        "other-draws": "The right range, other bits: the numbers come from other draws than uniform_ makes.",
-        "other-distribution": "The weight comes from another distribution than that of nn.Linear.",
-        "extra-draws": "The first layer is right and the second is not: the constructor consumes random numbers that "
-        "nn.Linear does not consume.",
-        "not-registered": "state_dict has other keys than nn.Linear's. Which attributes does a module list there?",
-        "bias-key": "With bias=False, the attribute bias is None and state_dict has no key for it.",
-        "wraps-linear": "This uses nn.Linear itself. The exercise is to write what it does.",
-        "dtype-or-device-ignored": "A parameter does not have the dtype or device that was asked for. Both belong to "
-        "where the memory is reserved.",
-        "leading-dimensions": "forward does not take an input with another number of leading dimensions.",
-        "bias-none-used": "forward fails where bias is None.",
-    },
-)
+# 8.2
 
 
 @contextlib.contextmanager
@@ -426,40 +350,8 @@ def _(session, rng):
         expect(came == wanted, "dtype-or-device-ignored", expected=wanted, came=came, on=on)
 
 
-# --- 8.3 -------------------------------------------------------------------------------------------------
+# 8.3
 
-DEEP = Exercise(
-    "8.3",
-    names=["init_deep"],
-    points=2,
-    hints=[
-        "ReLU throws away half of a signal's power. What must the weights give back, layer by layer?",
-        "He: variance 2/fan_in. nn.init has it under Kaiming's name. Which modules() have a weight to draw, and which "
-        "of those are Linear?",
-        "A layer without a bias has bias None, and a norm without an affine part has weight None.",
-    ],
-    remark="One factor a layer becomes a power over thirty: He's variance 2/fan_in makes the mean square pass ReLU "
-    "unchanged. Picking nn.Linear by its class leaves the padding row and everything weightless alone.",
-    misconceptions={
-        "default-shrinks": "The signal shrinks by half or more in each layer, as with the library's default. Which "
-        "variance makes up for that, and did your code reach every layer?",
-        "glorot-shrinks": "The signal shrinks by about 0.7 a layer: the variance is 1/fan_in, which suits a linear "
-        "net. What does ReLU do to the power of a signal?",
-        "explodes": "The signal grows from layer to layer. By which factor does a layer multiply it?",
-        "all-zero": "Nothing gets through: every activation is zero. And equal units would stay equal.",
-        "out-of-range": "The signal leaves the range.",
-        "not-recursive": "Layers inside a submodule keep their default. Does your loop go deeper than one level?",
-        "needs-no-grad": "Writing into a parameter while autograd records is refused. Which context, or which "
-        "function of nn.init, writes without recording?",
-        "bias-not-zero": "A Linear has a bias that is not zero.",
-        "bias-none": "Your code fails on a Linear with bias=False: its bias is None.",
-        "weight-none": "Your code fails on a module that has no weight, or none to draw from: LayerNorm and BatchNorm "
-        "without an affine part have the attribute, and it is None.",
-        "padding-row-lost": "The padding row of an Embedding is no longer zero. nn.init fills whole tensors; the row "
-        "was zeroed once, by the constructor.",
-        "touches-weightless": "A module without weights has changed: its buffers are not yours to fill.",
-    },
-)
 DEPTH = 30
 
 
@@ -586,46 +478,7 @@ def _(session, rng):
     expect(not bool(row.any()), "padding-row-lost", expected="zeros", came=row, on=on)
 
 
-# --- 8.4 -------------------------------------------------------------------------------------------------
-
-KERAS = Exercise(
-    "8.4",
-    names=["keras_init"],
-    points=2,
-    hints=[
-        "How many inputs make one output of a convolution: its channels, or its channels times something?",
-        "nn.init.xavier_uniform_ reads both fans from the weight's shape. Which modules() may it touch? A transposed "
-        "convolution is not a Conv2d, though they share a base class.",
-        "modules() gives the module itself and everything below it; children() stops one level down.",
-    ],
-    remark="xavier_uniform_ counts the kernel in both fans and takes the groups from the weight's shape. Choosing by "
-    "class, not by 'has a weight', is what keeps embeddings, norms and transposed convolutions as they were.",
-    misconceptions={
-        "still-default": "A layer still has the library's default values: your code did not reach it.",
-        "not-recursive": "A layer inside a submodule was not reached. Does your loop go deeper than one level?",
-        "root-forgotten": "The module itself is a Linear, and it was not initialised. children() does not list it.",
-        "kind-forgotten": "One kind of convolution was left out.",
-        "kernel-forgotten": "The bound uses channels as fans. Each output of a convolution sums over the kernel's "
-        "positions as well.",
-        "one-fan": "The bound uses one fan only. Glorot weighs forward and backward pass: both fans count.",
-        "glorot-normal": "The standard deviation is right, but some weights lie outside the bounds: this is Glorot's "
-        "normal distribution.",
-        "std-as-bound": "The bound is too small by sqrt(3): the standard deviation was used as bound. How wide is a "
-        "uniform distribution of standard deviation s?",
-        "groups-forgotten": "In a grouped convolution each output sees only its group's channels.",
-        "wrong-bound": "The weights are not U(-b, b) with Glorot's b.",
-        "bias-kept": "A bias is not zero.",
-        "bias-none": "Your code fails on a layer with bias=False.",
-        "transposed-touched": "A transposed convolution has changed. It shares a base class with Conv2d, and the "
-        "contract leaves it alone.",
-        "touches-others": "A module that is neither Linear nor Conv has changed. Having a weight does not make a "
-        "module yours.",
-        "needs-no-grad": "Writing into a parameter while autograd records is refused. Which context, or which "
-        "function of nn.init, writes without recording?",
-        "builds-on-old-values": "A second call under the same seed gives other values: the result depends on what "
-        "the weights were before.",
-    },
-)
+# 8.4
 
 
 def make_zoo(seed: int) -> nn.ModuleDict:
@@ -779,35 +632,8 @@ def _(session, rng):
     expect(keras_result(session, rng, True)["again"], "builds-on-old-values")
 
 
-# --- 8.5 -------------------------------------------------------------------------------------------------
+# 8.5
 
-CULPRIT = Exercise(
-    "8.5",
-    names=["culprit"],
-    points=3,
-    hints=[
-        "With two repairs, how many combinations are there, and which of them has nobody tried yet?",
-        "For each combination take the typical error over the seeds. Which of the other three are at most half of "
-        "the error with nothing repaired?",
-        "Alone-init good and alone-shapes bad: init. Neither alone good: does the pair help? Both alone good: what "
-        "does the contract call that?",
-    ],
-    remark="Four cells, several seeds in each, one comparison with the untouched cell: that is the whole experiment. "
-    "Repairing one thing at a time cannot see a pair that works only together.",
-    misconceptions={
-        "cell-missing": "One of the four combinations was never run. Two repairs one at a time leave out the pair, "
-        "and without the untouched cell there is nothing to compare with.",
-        "too-few-seeds": "A combination was judged by fewer than three different seeds. How far do two runs of the "
-        "same combination differ?",
-        "someone-must-be-guilty": "Nothing helped in this world, and somebody was named. A lower number is not yet a "
-        "repair: by how much does the error fall?",
-        "innocent-accused": "One repair alone decides here, with or without the other; your answer blames the wrong "
-        "one, or both.",
-        "only-together": "The two repairs work only together here. Judged one at a time, both look useless.",
-        "either-alone": "Either repair alone is enough here. What does the contract call that?",
-        "not-a-verdict": "The answer should be one of 'init', 'shapes', 'both', 'neither'.",
-    },
-)
 
 # The worlds: which of the cells (nothing, shapes, init, both repaired) are good.
 WORLDS = {

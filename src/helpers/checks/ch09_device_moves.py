@@ -16,10 +16,12 @@ import torch.nn.functional as F
 from torch import nn
 
 from ..devices import STAND_INS, second_device, transfers
-from ..exercise.declare import Exercise, Failed, NotTestable
+from ..exercise.declare import Failed, NotTestable, load_exercises
 from ..exercise.expect import draw_int, expect, expect_close, expect_tensor
 from ..exercise.sessions import Session
 from ..exercise.wire import LearnerError
+
+TOWER, STEP, NUMPY, RESUME, HIDDEN = load_exercises(__file__)
 
 _MISMATCH = re.compile(r"same device|at least two devices|should be the same|lazy tensor|INTERNAL ASSERT")
 _NO_HARDWARE = re.compile(r"cuda|nvidia|\bmps\b|\bxpu\b|\bhip\b", re.IGNORECASE)
@@ -58,45 +60,7 @@ def slack(kind: str) -> dict[str, float]:
     return {"rtol": 1e-5, "atol": 1e-6} if kind in STAND_INS else {"rtol": 2e-3, "atol": 1e-4}
 
 
-# --- 9.1 -------------------------------------------------------------------------------------------------
-
-TOWER = Exercise(
-    "9.1",
-    names=["Tower"],
-    points=1,
-    hints=[
-        "Which of the tower's parts does state_dict() of BrokenTower list, and what do the others have in common?",
-        "A module knows what was registered: Modules and Parameters assigned to an attribute, buffers, and what sits "
-        "in containers that are modules themselves. Which containers does torch.nn have?",
-        "A buffer need not be saved: look at the arguments of register_buffer. And on which device, in which dtype, is "
-        "a mask made that is made in forward?",
-    ],
-    remark="Everything that moves, saves, freezes or converts a module walks the same three registries. What is "
-    "registered needs no code of its own; what is not needs code in every one of those places.",
-    misconceptions={
-        "list-not-registered": "The blocks are missing from state_dict(): a module does not look into a plain list. "
-        "Neither do .to(), .eval(), parameters() and the optimizer.",
-        "dict-not-registered": "The heads are missing from state_dict(): a module does not look into a plain dict.",
-        "scale-not-registered": "`scale` is missing from state_dict(): a tensor in a plain attribute belongs to "
-        "nobody, so nothing moves, converts or saves it.",
-        "overridden-instead-of-registered": "You move the parts by overriding a method of the tower. A parent does not "
-        "call its children's to() or cuda(), and parameters(), state_dict() and eval() still see nothing.",
-        "scale-not-saved": "`scale` is a buffer that stays out of state_dict(), and the stated keys hold it. Not every "
-        "constant can be made again when a checkpoint is loaded.",
-        "scale-is-parameter": "`scale` is among the parameters, so an optimizer may train it and weight decay may "
-        "shrink it. It is a constant: register it as a buffer.",
-        "mask-in-state-dict": "The mask is in state_dict(): a checkpoint would then fit one sequence length only. "
-        "Which buffers are not saved?",
-        "other-keys": "The keys of state_dict() are not the stated ones, so existing checkpoints no longer load.",
-        "mask-made-on-the-cpu": "forward() makes a tensor without saying where, so it is made on the CPU. Which tensor "
-        "at hand knows the device?",
-        "mask-left-behind": "A tower that ran on the CPU breaks after the move: the cached mask stayed where it was "
-        "made. Is it registered, or made anew for another device?",
-        "mask-keeps-dtype": "After half() a float32 tensor is still in use: the mask was cached before, and kept its "
-        "dtype. What does .half() convert?",
-        "mask-of-one-length": "Another sequence length than that of the first call fails: the mask is cached for one.",
-    },
-)
+# 9.1
 
 
 class Parent(nn.Module):
@@ -275,39 +239,8 @@ def _(session, rng):
     expect_close(result["half"].float(), tower_output(state, x, "b", depth), on, rtol=5e-2, atol=5e-2)
 
 
-# --- 9.2 -------------------------------------------------------------------------------------------------
+# 9.2
 
-STEP = Exercise(
-    "9.2",
-    names=["train_step"],
-    points=1,
-    hints=[
-        "The machine may have a GPU while this model is on the CPU, or the other way round. Whom can you ask where the "
-        "model is?",
-        "Every parameter knows its device. `.to()` of a tensor gives a new tensor and leaves the old one alone: unlike "
-        "`.to()` of a module. How many tensors does the batch hold?",
-        "`.item()`, `float()`, `print()` and `if` of a device tensor each make the CPU wait. One of them is needed.",
-    ],
-    remark="The model's own parameter is the one true source for the device. The step reads one number, at its end, "
-    "when the device has all its work already.",
-    misconceptions={
-        "hard-coded-device": "Your code names a device of its own choice, and the model is on another one, or the "
-        "machine has none of this kind. Ask the model where it is.",
-        "batch-left-behind": "The input reached the model on the CPU, and the model is elsewhere. What this machine "
-        "has is not the question: a parameter knows where this model is.",
-        "result-of-to-dropped": "You called .to() on the batch, a copy was made, and the model still got the old "
-        "tensor: .to() of a tensor changes nothing in place.",
-        "labels-left-behind": "The input is on the model's device and the labels are not: the loss needs both.",
-        "model-moved": "The model is on another device after the step than before. It is the caller's: an optimizer "
-        "over it may now hold other tensors.",
-        "gradients-accumulate": "The losses are those of a loop that never clears its gradients.",
-        "weights-do-not-change": "The loss is the same in every step: the weights do not change.",
-        "loss-after-update": "You give the loss after the update; asked is the one that was minimised.",
-        "not-a-float": "A Python float is asked for. A tensor would keep its graph, or its device, alive.",
-        "too-many-syncs": "The CPU waits for the device more than once a step. Each .item(), float(), print() or `if` "
-        "of a device tensor is a wait.",
-    },
-)
 
 OPTIMIZERS: dict[str, Callable] = {
     "SGD": lambda parameters, lr=0.2: torch.optim.SGD(parameters, lr=lr, momentum=0.9),
@@ -446,38 +379,7 @@ def _(session, rng):
     expect(max(syncs) <= 1, "too-many-syncs", expected="1 or 0 in each step", came=syncs, on=f"{STEPS} steps, Adam")
 
 
-# --- 9.3 -------------------------------------------------------------------------------------------------
-
-NUMPY = Exercise(
-    "9.3",
-    names=["to_numpy"],
-    points=2,
-    hints=[
-        "Each error of `.numpy()` names one thing that stands between a tensor and NumPy. Which four are there, and "
-        "what removes each?",
-        "The graph, the device, the conjugate bit and the negative bit each have a call that removes them. Then one "
-        "dtype needs a decision.",
-        "`.cpu()` and `.detach()` copy only where they must, and numpy() never does: whose memory is the array's for a "
-        "plain CPU tensor?",
-    ],
-    remark="`numpy(force=True)` removes graph, device and both bits, but knows no bfloat16, and shares memory wherever "
-    "it can. A function whose result is sometimes a copy and sometimes not needs an explicit copy.",
-    misconceptions={
-        "stays-on-the-device": "NumPy reads host memory only: the tensor must go to the CPU first.",
-        "still-requires-grad": "NumPy cannot keep a graph: the tensor must be cut from it first.",
-        "tensor-changed": "The tensor itself is not as it was: it lost its requires_grad, its values or its device.",
-        "bfloat16-unknown": "NumPy has no bfloat16: choose a dtype that holds all its values.",
-        "bfloat16-not-float32": "bfloat16 is asked for as float32, with the same values.",
-        "dtype-changed": "The array has another dtype than the tensor. Converting all for the sake of one (or going "
-        "through Python numbers) costs memory or digits.",
-        "conjugate-bit": "A conjugated view is the same memory with a bit set. NumPy has no such bit: the values must "
-        "be computed first.",
-        "negative-bit": "The imaginary part of a conjugated view carries a negative bit. NumPy has no such bit.",
-        "zero-dim-lost": "A zero-dim tensor should give an array of shape (), not a NumPy scalar or a Python number.",
-        "aliases-the-tensor": "After a later in-place change of the tensor, the array had changed too: they share "
-        "memory. On a GPU the same code would have copied.",
-    },
-)
+# 9.3
 
 
 def make_tensor(case: str, seed: int) -> torch.Tensor:
@@ -617,35 +519,8 @@ def _(session, rng):
         expect(not result["aliases"], "aliases-the-tensor", on=f"a tensor on the CPU ({case}), changed in place later")
 
 
-# --- 9.4 -------------------------------------------------------------------------------------------------
+# 9.4
 
-RESUME = Exercise(
-    "9.4",
-    names=["resume"],
-    points=2,
-    hints=[
-        "An optimizer holds references to tensors. Which tensors were the model's parameters when yours was made, and "
-        "which are they after the move?",
-        "optimizer.load_state_dict puts each piece of state beside the parameter it belongs to: where that parameter "
-        "is at this moment.",
-        "So there is one safe order of the four steps: make, move, load, and only then the optimizer's two.",
-    ],
-    remark="Move first, and everything later finds the parameters where they stay. On CUDA an optimizer made before "
-    "the move survives, its loaded momentum does not; where moving replaces parameters, it trains tensors nobody uses.",
-    misconceptions={
-        "model-not-on-the-device": "The model is not on the device that was asked for.",
-        "hard-coded-device": "Your code names a device of its own choice; the one to use is an argument.",
-        "weights-not-loaded": "The model's outputs are not those of the checkpoint's weights.",
-        "optimizer-orphaned": "The optimizer holds other tensors than the model's parameters: its steps change "
-        "nothing that the model uses, and nothing raises. What replaced the parameters after it was made?",
-        "state-left-behind": "The optimizer's state is not on its parameter's device. load_state_dict puts it where "
-        "the parameter is when it is called.",
-        "state-forgotten": "The optimizer starts without its state: the momentum of the interrupted training is lost.",
-        "learning-rate-forgotten": "The learning rate is the fresh optimizer's, not the checkpoint's: param_groups "
-        "belong to the optimizer's state too.",
-        "no-pair": "A pair (model, optimizer) is asked for.",
-    },
-)
 CHECKPOINT_LR = {"SGD": 0.03, "Adam": 0.007}
 
 
@@ -831,38 +706,7 @@ def _(session, rng):
             )
 
 
-# --- 9.5 -------------------------------------------------------------------------------------------------
-
-HIDDEN = Exercise(
-    "9.5",
-    names=["hidden_tensors"],
-    points=3,
-    hints=[
-        "vars(module) shows all that a module holds. Which three of its entries are the registries, and what may the "
-        "others contain?",
-        "Two questions come up at every value: is it registered, and was I here before? Both are about *this very "
-        "object*, so compare with `is`, or by id().",
-        "Write a function that looks at one value with its name, and calls itself for the items of lists, tuples and "
-        "dicts. Then run it over the attributes of every module that named_modules() gives.",
-    ],
-    remark="Registered and seen are questions of identity: == of tensors compares numbers, or raises. One set of ids "
-    "answers both, ends every cycle, and lets references to registered things pass.",
-    misconceptions={
-        "containers-not-opened": "What sits in a list, tuple or dict is missed, or the container is named instead of "
-        "its items.",
-        "not-deep-enough": "What sits in a container inside a container is missed.",
-        "modules-missed": "Modules in plain containers are missed: .to() misses them with all their parameters.",
-        "private-skipped": "An attribute whose name begins with an underscore is missed: private is not registered.",
-        "children-not-searched": "What a submodule hides is missed.",
-        "attributes-missed": "A tensor in a plain attribute is missed.",
-        "registered-listed": "You list what is registered. A second reference to it hides nothing: .to() reaches the "
-        "object, whoever else points to it.",
-        "compared-by-value": "You compare tensors by value: == or `in` asks whether the numbers are equal (or raises), "
-        "not whether it is the same object.",
-        "endless": "Containers may contain themselves: your search never ends. What has been visited already?",
-        "other-names": "The right things, under other names: attribute, then index or key, joined by dots.",
-    },
-)
+# 9.5
 
 
 class Holder(nn.Module):

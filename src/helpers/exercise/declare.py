@@ -4,21 +4,25 @@ A check module (`helpers.checks.chNN_slug`) declares its chapter's exercises. Th
 a ladder: they run in order, and the first that fails ends the climb and names the misconception. What was
 reached counts.
 
-    E2 = Exercise("1.2", names=["evaluate"], points=1, hints=[...], remark="...", misconceptions={...})
+    (EVALUATE,) = load_exercises(__file__)  # names, points and texts: chNN_slug.toml
 
-    @E2.check("gives the outputs of every batch, in order")
+    @EVALUATE.check("gives the outputs of every batch, in order")
     def _(session, rng):
         came = session.probe(evaluate_three_batches, seed)
         expect_close(came, expected, on="three batches", misconception="wrong-outputs")
+
+Most rungs are declared by a contract instead: see `contract.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 
+from ..files import read_toml
 from ..measure.verdicts import UNTESTED
 from .sessions import Session
 from .values import brief
@@ -65,12 +69,15 @@ class NotTestable(Exception):
     """
 
 
+CheckFunction = Callable[[Session, torch.Generator], None]
+
+
 @dataclass
 class Check:
-    """One rung of an exercise's ladder: `function(session, rng)` returns, or raises `Failed` or `NotTestable`."""
+    """One rung of an exercise's ladder: each `function(session, rng)` returns, or raises `Failed` or `NotTestable`."""
 
     name: str
-    function: Callable[[Session, torch.Generator], None]
+    functions: list[CheckFunction]
 
 
 @dataclass
@@ -97,10 +104,17 @@ class Exercise:
     checks: list[Check] = field(default_factory=list)
 
     def check(self, name: str) -> Callable[[Callable], Callable]:
-        """Add a rung to the ladder, named by what it asks: "restores every submodule's own mode"."""
+        """Add a rung to the ladder, named by what it asks: "restores every submodule's own mode".
+
+        A second function under the same name adds to that rung.
+        """
 
         def add(function: Callable) -> Callable:
-            self.checks.append(Check(name, function))
+            rung = next((check for check in self.checks if check.name == name), None)
+            if rung is None:
+                self.checks.append(Check(name, [function]))
+            else:
+                rung.functions.append(function)
             return function
 
         return add
@@ -109,3 +123,23 @@ class Exercise:
     def chapter(self) -> int:
         """The chapter's number."""
         return int(self.id.split(".")[0])
+
+
+def load_exercises(module: str) -> tuple[Exercise, ...]:
+    """Read a chapter's exercises, in order, from the .toml file beside its check module.
+
+    Line breaks and spaces inside a text are for the file's reader and become single spaces.
+
+    Args:
+        module: the module's own `__file__`.
+    """
+    entries = read_toml(Path(module).with_suffix(".toml"))["exercises"]
+    return tuple(Exercise(**{key: _in_one_line(value) for key, value in entry.items()}) for entry in entries)
+
+
+def _in_one_line(value: object) -> object:
+    if isinstance(value, str):
+        return " ".join(value.split())
+    if isinstance(value, list):
+        return [_in_one_line(item) for item in value]
+    return {key: _in_one_line(item) for key, item in value.items()} if isinstance(value, dict) else value

@@ -57,8 +57,10 @@ def _make(check_: Check, session: Session, rng: torch.Generator) -> None:
     """Make one check. State that the learner's code left changed fails it, also where nothing else is testable."""
     untested: NotTestable | None = None
     try:
-        with torch.device("cpu"):  # a notebook may have set another default
-            check_.function(session, rng)
+        # A notebook may have set another default device or switched gradients off; its random numbers are its own.
+        with torch.device("cpu"), torch.enable_grad(), torch.random.fork_rng(devices=[]):
+            for function in check_.functions:
+                function(session, rng)
     except NotTestable as lacking:
         untested = lacking
     if session.leaks:

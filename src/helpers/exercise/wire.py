@@ -39,6 +39,11 @@ class LearnerError(Exception):
         super().__init__(text)
         self.reason, self.text, self.kinds, self.where = reason, text, tuple(kinds), where
 
+    @property
+    def told(self) -> str:
+        """The error as a learner reads it: `ValueError: no batches`."""
+        return f"{self.kinds[0]}: {self.text}" if self.kinds else self.text
+
     def is_a(self, kind: str) -> bool:
         """True if the learner's code raised this exception class or a subclass of it."""
         return kind in self.kinds

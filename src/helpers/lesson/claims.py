@@ -13,18 +13,13 @@ from __future__ import annotations
 import difflib
 import functools
 import html
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 
+from ..files import read_toml
 from ..measure.verdicts import FAILS, HOLDS, NOISY, UNTESTED, Finding, combine, finding
 from ..show.display import Shown
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _SYMBOLS = {HOLDS: "✓", FAILS: "✗", NOISY: "≈", UNTESTED: "–"}
 _COLOURS = {HOLDS: "#00674f", FAILS: "#a63d00", NOISY: "#5c5c5c", UNTESTED: "#5c5c5c"}
@@ -126,8 +121,7 @@ class Card(Shown):
 @functools.cache
 def all_claims() -> dict[str, Claim]:
     """Every claim of the course by its id."""
-    text = resources.files(__package__).joinpath("claims.toml").read_text(encoding="utf-8")
-    entries = (Claim(**entry) for entry in tomllib.loads(text)["claims"])
+    entries = (Claim(**entry) for entry in read_toml(Path(__file__).with_name("claims.toml"))["claims"])
     return {entry.id: entry for entry in entries}
 
 
