@@ -22,6 +22,7 @@ another one's message by chance. A second rung of the same name adds to the firs
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,10 +39,14 @@ DRAWS = 200  # tries to draw cases on which all beliefs differ
 
 
 class Draw:
-    """Hidden numbers and tensors of one check: `draw(2, 6)` is a whole number from 2 to 6, both included."""
+    """Hidden numbers and tensors of one check: `draw(2, 6)` is a whole number from 2 to 6, both included.
 
-    def __init__(self, rng: torch.Generator):
-        self.rng = rng
+    Attributes:
+        session: for cases that depend on where the learner's code runs; None where cases are drawn for a test alone.
+    """
+
+    def __init__(self, rng: torch.Generator, session: Session | None = None):
+        self.rng, self.session = rng, session
 
     def __call__(self, low: int, high: int) -> int:
         return draw_int(self.rng, low, high)
@@ -120,6 +125,7 @@ class Fact:
         told: the misconception behind any other value, or several by the values that they give.
         message: what is wrong, where the misconception's own text does not say it.
         expected, came: words in place of the values, where those say little to a learner.
+        rtol, atol: tolerances, where the contract's will not do.
     """
 
     name: str
@@ -128,6 +134,8 @@ class Fact:
     message: str = ""
     expected: object = None
     came: object = None
+    rtol: float | None = None
+    atol: float | None = None
 
 
 class Contract:
@@ -191,7 +199,7 @@ class Contract:
         """Add a rung: each case raises an error of this class, whose text has the case's `mentions`."""
 
         def climb(session: Session, rng: torch.Generator) -> None:
-            for case in drawn(cases, Draw(rng)):
+            for case in drawn(cases, Draw(rng, session)):
                 expect_raises(lambda case=case: self.ask(session, case), kind, case.on, misconception, case.mentions)
 
         self.exercise.check(name)(climb)
@@ -222,15 +230,14 @@ class DeclaredRung:
         if self.contract.needs:
             self.contract.needs(session)
         errors = {**(self.errors or {}), **self.contract.errors}
-        for case, wanted in self.draw(rng):
+        for case, wanted in self.draw(Draw(rng, session)):
             with blamed(errors, case.on):
                 came = self.contract.ask(session, case)
                 came = self.contract.read(came, *case.arguments) if self.contract.read else came
                 self.judge(came, wanted, case)
 
-    def draw(self, rng: torch.Generator) -> list[tuple[Case, object]]:
+    def draw(self, draw: Draw) -> list[tuple[Case, object]]:
         """Draw the cases, each with the truth, again and again until all beliefs differ on each."""
-        draw = Draw(rng)
         for _ in range(DRAWS):
             cases = [(case, self._truth(case)) for case in drawn(self.cases, draw)]
             if not any(self.confused(case, wanted) for case, wanted in cases):
@@ -239,35 +246,32 @@ class DeclaredRung:
 
     def confused(self, case: Case, wanted: object) -> str:
         """Name two beliefs that give the same wrong answer on a case; an empty text where all differ."""
-        for part, right, told in self._parts(case, wanted):
+        for part in self._parts(case, wanted):
             found: list[tuple[str, object]] = []
             shadows: list[Where] = []  # a value that satisfies an earlier condition is told by that one
-            for name, value in values_of(told, part, case.arguments):
+            for name, value in values_of(part.told, part.name, case.arguments):
                 if isinstance(value, Where):
                     shadows.append(value)
-                if isinstance(value, Where) or self._same(value, right) or any(w.holds(value) for w in shadows):
-                    continue
-                twin = next((other for other, theirs in found if self._same(value, theirs)), name)
-                if misconception_of(twin) != misconception_of(name):
-                    return f"{twin} and {name}"
-                found.append((name, value))
+                elif not self._same(value, part.wanted, part) and not any(where.holds(value) for where in shadows):
+                    twin = next((other for other, theirs in found if self._same(value, theirs, part)), name)
+                    if misconception_of(twin) != misconception_of(name):
+                        return f"{twin} and {name}"
+                    found.append((name, value))
         return ""
 
     def judge(self, came: object, wanted: object, case: Case) -> None:
         """Fail unless the answer, or each part of it, is right; name the belief that explains it."""
-        facts = {fact.name: fact for fact in self._facts(case)}
         parts = self._named_parts(came, wanted, case)
-        for part, right, told in self._parts(case, wanted):
-            value = parts[part] if part else came
-            if self._same(value, right):
+        for part in self._parts(case, wanted):
+            value = parts[part.name] if part.name else came
+            if self._same(value, part.wanted, part):
                 continue
-            kind = self._belief(value, told, part, case)
-            fact = facts.get(part, Fact(part, right))
-            message = fact.message or (self.contract.message.format(part) if part and not facts else "")
-            if kind is None and not fact.message:
-                message = kind_of(value, right) or message
-            expected = "" if isinstance(right, Where) else visible(right)
-            expected, came = fact.expected or expected, visible(value) if fact.came is None else fact.came
+            kind = self._belief(value, part, case)
+            message = part.message
+            if kind is None and not (message and self._facts(case)):
+                message = kind_of(value, part.wanted) or message
+            expected = "" if isinstance(part.wanted, Where) else visible(part.wanted)
+            expected, came = part.expected or expected, visible(value) if part.came is None else part.came
             raise Failed(kind, message, expected=expected, came=came, on=case.on)
 
     def _facts(self, case: Case) -> tuple[Fact, ...]:
@@ -280,15 +284,16 @@ class DeclaredRung:
             return {name: right(*case.arguments) if callable(right) else right for name, right in wanted.items()}
         return self.contract.truth(*case.arguments)
 
-    def _parts(self, case: Case, wanted: object) -> Iterator[tuple[str, object, object]]:
-        """(name, truth, beliefs) of each part of an answer; an answer that is one whole has one without a name."""
+    def _parts(self, case: Case, wanted: object) -> Iterator[Fact]:
+        """What is judged one by one: the facts, or the parts of an answer; an answer that is one whole has no name."""
         facts = self._facts(case)
         if facts:
-            yield from ((fact.name, wanted[fact.name], fact.told) for fact in facts)
+            yield from (dataclasses.replace(fact, wanted=wanted[fact.name]) for fact in facts)
         elif isinstance(wanted, dict):
-            yield from ((name, right, self.told) for name, right in wanted.items())
+            for name, right in wanted.items():
+                yield Fact(name, right, self.told, self.contract.message.format(name))
         else:
-            yield "", wanted, self.told
+            yield Fact("", wanted, self.told)
 
     def _named_parts(self, came: object, wanted: object, case: Case) -> dict:
         if not isinstance(wanted, dict):
@@ -300,18 +305,19 @@ class DeclaredRung:
         expect(good, message=f"{len(wanted)} values ({names}) are expected.", came=came, on=case.on)
         return came
 
-    def _belief(self, came: object, told: Told, part: str, case: Case) -> str | None:
-        if told is None or isinstance(told, str):
-            kind = told
+    def _belief(self, came: object, part: Fact, case: Case) -> str | None:
+        if part.told is None or isinstance(part.told, str):
+            kind = part.told
         else:
-            found = (name for name, value in values_of(told, part, case.arguments) if self._same(came, value))
-            kind = misconception_of(next(found, ""))
+            beliefs = values_of(part.told, part.name, case.arguments)
+            kind = misconception_of(next((name for name, value in beliefs if self._same(came, value, part)), ""))
         return (self.instead or {}).get(kind, kind) or None
 
-    def _same(self, came: object, wanted: object) -> bool:
+    def _same(self, came: object, wanted: object, part: Fact) -> bool:
         if isinstance(wanted, Where):
             return wanted.holds(came)
-        return same(came, wanted, **self.contract.tolerance)
+        own = {"rtol": part.rtol, "atol": part.atol}
+        return same(came, wanted, **self.contract.tolerance | {name: x for name, x in own.items() if x is not None})
 
 
 def drawn(cases: Cases, draw: Draw) -> list[Case]:
