@@ -548,7 +548,7 @@ def test_the_sentences():
 
 def test_the_data_is_json_with_provenance_and_without_absolute_times(fake):
     result = compare({"a": fake.work("a", 50e3), "b": fake.work("b", 60e3)}, budget_s=0.1)
-    data = json.loads(json.dumps(result.to_dict()))
+    data = json.loads(json.dumps(result.to_data()))
     assert data["names"] == ["a", "b"]
     assert data["results"]["b"]["verdict"] == SLOWER
     assert data["results"]["b"]["than"] == "a"
@@ -558,7 +558,7 @@ def test_the_data_is_json_with_provenance_and_without_absolute_times(fake):
 
 
 def test_an_unbounded_interval_is_json_too():
-    json.dumps(rounds_of([1.0] * 3).to_dict(), allow_nan=False)
+    json.dumps(rounds_of([1.0] * 3).to_data(), allow_nan=False)
 
 
 def test_it_is_shown_as_text_html_and_data():
@@ -576,14 +576,11 @@ def test_a_script_prints_the_sentences(capsys):
 
 def test_a_notebook_draws_the_rounds_below_the_sentences(monkeypatch):
     shown = []
-    figures = types.ModuleType("helpers.figures")
-    figures.ratio_strip = lambda comparison: shown.append(("strip", comparison))
-    monkeypatch.setitem(sys.modules, "helpers.figures", figures)
-    monkeypatch.setattr("helpers.figures", figures, raising=False)
+    monkeypatch.setattr("helpers.figures.ratio_strip", lambda comparison: shown.append(("strip", comparison)))
+    monkeypatch.setattr("IPython.display.display", lambda result: shown.append(("text", result)))
     monkeypatch.setattr(display, "in_notebook", lambda: True)
-    monkeypatch.setattr(display, "show", lambda comparison: shown.append(("text", comparison)))
     result = rounds_of([2.0] * 20)
-    result.show()
+    assert result.show() is None
     assert shown == [("text", result), ("strip", result)]
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import importlib
 
+from .show.display import Shown, register_picture
+
 _HOMES = {
     "calibration": "lesson.predictions",
     "check": "exercise.learner",
@@ -50,3 +52,10 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def _draw_rounds(comparison: Shown) -> None:
+    importlib.import_module(".figures", __name__).ratio_strip(comparison)
+
+
+register_picture("comparison", _draw_rounds)

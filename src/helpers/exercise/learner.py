@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..files import package_folder
+from ..show.blocks import Block, Marked, Sentence
 from ..show.display import Shown, show
 from .declare import NOT_ATTEMPTED, PASSED, Exercise
 from .finding import all_exercises, exercises_of, find_exercise
@@ -95,19 +96,20 @@ class Progress(Shown):
     def __init__(self, exercises: list[Exercise]):
         self.rows = [(e, read_record(e.id)) for e in exercises]
 
-    def to_text(self) -> str:
+    def blocks(self) -> list[Block]:
         earned = sum(record["points"] for _, record in self.rows)
-        lines = [f"{earned:g} of {sum(e.points for e, _ in self.rows)} points"]
-        for exercise, record in self.rows:
-            names = ", ".join(exercise.names)
-            state_ = record["state"]
-            lines.append(
-                f"  {SYMBOLS[state_]} {exercise.id}  {names}: {state_}, {record['points']:g} of {exercise.points}"
-            )
-        return "\n".join(lines)
+        return [
+            Sentence(f"{earned:g} of {sum(exercise.points for exercise, _ in self.rows)} points"),
+            Marked([(SYMBOLS[record["state"]], _told(exercise, record)) for exercise, record in self.rows]),
+        ]
 
     def to_data(self) -> dict:
         return {exercise.id: record for exercise, record in self.rows}
+
+
+def _told(exercise: Exercise, record: dict) -> str:
+    names = ", ".join(exercise.names)
+    return f"{exercise.id}  {names}: {record['state']}, {record['points']:g} of {exercise.points}"
 
 
 def progress(chapter: int | None = None) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import html
-import textwrap
 from dataclasses import asdict, dataclass
 
+from ..show.blocks import Block, Command, Marked, Paragraph, Printed, Title
 from ..show.display import Shown
 from .declare import FAILED, NOT_ATTEMPTED, NOT_REACHED, NOT_TESTABLE, PASSED, Exercise
 
@@ -64,44 +63,29 @@ class Report(Shown):
             "until the answer is checked on a machine that can."
         )
 
-    def to_text(self) -> str:
-        lines = [f"{SYMBOLS[self.state]} Exercise {self.exercise.id}: {self.state}"]
-        for rung in self.rungs if self.state != NOT_ATTEMPTED else ():
-            lines.append(f"  {SYMBOLS[rung.state]} {rung.name}")
-        if self.state == NOT_ATTEMPTED:
-            lines.append(f"  Write {' and '.join(self.exercise.names)}, then check again.")
-        if self.state == FAILED:
-            lines += ["", textwrap.indent(self.stopped_at.message, "  ")]
-            if self.output.strip():
-                lines += ["  Your code printed:", textwrap.indent(self.output.strip()[:500], "    ")]
-            lines.append(f'  Stuck? hint("{self.exercise.id}")')
-        if self.state == NOT_TESTABLE:
-            lines += ["", f"  {self._untested_text()}"]
-        if self.state == PASSED:
-            lines += ["", f"  {self.exercise.remark}"]
-        return "\n".join(lines)
+    @property
+    def classes(self) -> str:
+        return f"pitfalls-check pitfalls-{self.state.replace(' ', '-')}"
 
-    def to_html(self) -> str:
-        escape, colour = html.escape, _STATE_COLOURS[self.state]
-        parts = [f'<div style="font-weight:600">{SYMBOLS[self.state]} Exercise {self.exercise.id}: {self.state}</div>']
+    @property
+    def colour(self) -> str:
+        return _STATE_COLOURS[self.state]
+
+    def blocks(self) -> list[Block]:
+        shown: list[Block] = [Title(SYMBOLS[self.state], f"Exercise {self.exercise.id}: {self.state}")]
         if self.state == NOT_ATTEMPTED:
-            parts.append(f"<p>Write {escape(' and '.join(self.exercise.names))}, then check again.</p>")
-        else:
-            rungs = "".join(f"<li>{SYMBOLS[rung.state]} {escape(rung.name)}</li>" for rung in self.rungs)
-            parts.append(f'<ul style="list-style:none;margin:.3em 0;padding-left:.5em">{rungs}</ul>')
+            return [*shown, Paragraph(f"Write {' and '.join(self.exercise.names)}, then check again.")]
+        shown.append(Marked([(SYMBOLS[rung.state], rung.name) for rung in self.rungs]))
         if self.state == FAILED:
-            message = escape(self.stopped_at.message).replace("\n", "<br>")
-            parts.append(f"<p>{message}</p>")
+            shown.append(Paragraph(self.stopped_at.message, apart=True))
             if self.output.strip():
-                parts.append(f"<p>Your code printed:</p><pre>{escape(self.output.strip()[:500])}</pre>")
-            parts.append(f'<p>Stuck? <code>hint("{self.exercise.id}")</code></p>')
-        if self.state == NOT_TESTABLE:
-            parts.append(f"<p>{escape(self._untested_text())}</p>")
-        if self.state == PASSED:
-            parts.append(f"<p>{escape(self.exercise.remark)}</p>")
-        style = f"border-left:4px solid {colour};padding:.3em .9em"
-        name = self.state.replace(" ", "-")
-        return f'<div class="pitfalls-check pitfalls-{name}" style="{style}">{"".join(parts)}</div>'
+                shown.append(Printed("Your code printed:", self.output.strip()[:500]))
+            shown.append(Command("Stuck?", f'hint("{self.exercise.id}")'))
+        elif self.state == NOT_TESTABLE:
+            shown.append(Paragraph(self._untested_text(), apart=True))
+        else:
+            shown.append(Paragraph(self.exercise.remark, apart=True))
+        return shown
 
     def to_data(self) -> dict:
         return {

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import difflib
 import functools
-import html
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..files import read_toml
 from ..measure.verdicts import FAILS, HOLDS, NOISY, UNTESTED, Finding, combine, finding
+from ..show.blocks import Block, Note, Quote, Reasons, Verdict
 from ..show.display import Shown
 
 _SYMBOLS = {HOLDS: "✓", FAILS: "✗", NOISY: "≈", UNTESTED: "–"}
@@ -79,32 +79,24 @@ class Card(Shown):
     """A claim with the verdict that this machine gave."""
 
     kind = "claim"
+    classes = "pitfalls-claim"
 
     def __init__(self, claim: Claim, parts: dict[str, Finding]):
         self.claim, self.parts = claim, parts
         self.verdict = combine([part.verdict for part in parts.values()])
 
-    def to_text(self) -> str:
-        lines = [f"Claim {self.claim.id}: {self.claim.statement}", f"  -> {self.verdict}"]
-        for name, part in self.parts.items():
-            label = f"{name}: {part.verdict}. " if name else ""
-            lines.append(f"     {label}{part.text}".rstrip())
-        return "\n".join([*lines, f"  Ruling ({self.claim.ruling}): {self.claim.correction}"])
+    @property
+    def colour(self) -> str:
+        return _COLOURS[self.verdict]
 
-    def to_html(self) -> str:
-        colour, escape = _COLOURS[self.verdict], html.escape
-        items = "".join(
-            "<li>" + (f"<b>{escape(name)}</b>: {escape(part.verdict)}. " if name else "") + f"{escape(part.text)}</li>"
-            for name, part in self.parts.items()
-        )
-        return (
-            f'<div class="pitfalls-claim" style="border-left:4px solid {colour};padding:.4em .9em;margin:.6em 0">'
-            f"<div><small>Claim {escape(self.claim.id)}, article {escape(self.claim.article)}</small></div>"
-            f"<div><em>{escape(self.claim.statement)}</em></div>"
-            f'<div style="font-weight:600">{_SYMBOLS[self.verdict]} {escape(self.verdict)}</div>'
-            f'<ul style="margin:.2em 0">{items}</ul>'
-            f"<div><small>Ruling ({escape(self.claim.ruling)}): {escape(self.claim.correction)}</small></div></div>"
-        )
+    def blocks(self) -> list[Block]:
+        claim = self.claim
+        return [
+            Quote(f"Claim {claim.id}", f"article {claim.article}", claim.statement),
+            Verdict(_SYMBOLS[self.verdict], self.verdict),
+            Reasons([(name, part.verdict, part.text) for name, part in self.parts.items()]),
+            Note(f"Ruling ({claim.ruling}): {claim.correction}"),
+        ]
 
     def to_data(self) -> dict:
         return {

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..show import display
+from ..show.blocks import Block, Method, Sentence
+from ..show.display import Shown
 from . import verdicts
 from .intervals import Ratio, median_interval
 
@@ -20,7 +20,7 @@ OFF_CPU_LIMIT = 0.30
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison(display.Shown):
+class Comparison(Shown):
     """What `compare` measured, and what it allows one to say.
 
     Args:
@@ -139,25 +139,10 @@ class Comparison(display.Shown):
     def __repr__(self) -> str:
         return self.to_text()
 
-    def show(self) -> None:
-        """Display the sentences and, in a notebook, the strip plot of the rounds."""
-        display.show(self)
-        if display.in_notebook():
-            # The one import of a later room in this package: the picture needs matplotlib, which a
-            # script on a GPU box may lack, and `show` should stay a method of what it shows.
-            from .. import figures
-
-            figures.ratio_strip(self)
-
-    def to_text(self) -> str:
-        """One sentence for each variant after the baseline."""
-        return "\n".join(self.sentence(name) for name in self.names[1:])
-
-    def to_html(self) -> str:
-        """The sentences, and below them how they were measured."""
-        lines = "".join(f"<p>{html.escape(line)}</p>" for line in self.to_text().splitlines())
-        how = f"{self.clock} clock, off-CPU {self.off_cpu * 100:.0f} %, {self.why_stopped}"
-        return f"<div>{lines}<p><small>{html.escape(how)}</small></p></div>"
+    def blocks(self) -> list[Block]:
+        """One sentence for each variant after the baseline, and how they were measured."""
+        sentences = [Sentence(self.sentence(name)) for name in self.names[1:]]
+        return [*sentences, Method(f"{self.clock} clock, off-CPU {self.off_cpu * 100:.0f} %, {self.why_stopped}")]
 
     def to_data(self) -> dict:
         """The comparison and its provenance as JSON-serialisable data, without absolute times."""
@@ -175,8 +160,6 @@ class Comparison(display.Shown):
             **self.details,
             "provenance": self.provenance,
         }
-
-    to_dict = to_data
 
     def _column(self, name: str) -> int:
         if name not in self.names:

@@ -1,8 +1,8 @@
 """Show a result: rich in a notebook, plain in a script, and always readable by a program.
 
-Whatever the course shows is a `Shown`: it has a text form, an HTML form and a data form. A notebook's output
-holds all three, the data under a MIME type of our own, so a report can be made from executed notebooks and
-nothing else. A chapter that runs as a plain script prints the text form.
+Whatever the course shows is a `Shown`: it lists its blocks (`blocks.py`), which have a text form and an HTML form,
+and gives its data. A notebook's output holds all three, the data under a MIME type of our own, so a report can be
+made from executed notebooks and nothing else. A chapter that runs as a plain script prints the text form.
 """
 
 from __future__ import annotations
@@ -12,24 +12,38 @@ import contextlib
 import html
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+
+from .blocks import Block, as_html, as_text
 
 MIME = "application/vnd.pitfalls.{kind}+json"
 FIGURE_MIME = MIME.format(kind="figure")
 
 
 class Shown:
-    """A result that can be shown: subclasses give `kind`, `to_text`, `to_html` and `to_data`."""
+    """A result that can be shown: subclasses give `kind`, `blocks` and `to_data`.
+
+    Attributes:
+        kind: of result, in its MIME type.
+        classes: of its HTML element, for a style sheet and for tests.
+        colour: of its edge; meaning never rests on it.
+    """
 
     kind = "result"
+    classes = ""
+    colour = ""
+
+    def blocks(self) -> list[Block]:
+        """What the result consists of, from top to bottom."""
+        raise NotImplementedError
 
     def to_text(self) -> str:
         """The result in plain text."""
-        raise NotImplementedError
+        return as_text(self.blocks())
 
     def to_html(self) -> str:
         """The result as an HTML fragment without scripts or outside resources."""
-        return f"<pre>{html.escape(self.to_text())}</pre>"
+        return as_html(self.blocks(), self.classes, self.colour)
 
     def to_data(self) -> dict:
         """The result as JSON-serialisable data."""
@@ -57,14 +71,27 @@ def in_notebook() -> bool:
     return shell is not None and getattr(shell, "kernel", None) is not None
 
 
-def show(result: Shown) -> None:
-    """Display a result in a notebook, print its text elsewhere."""
-    if in_notebook():
-        from IPython.display import display
+_pictures: dict[str, Callable] = {}
 
-        display(result)
-    else:
+
+def register_picture(kind: str, draw: Callable[[Shown], None]) -> None:
+    """Have a picture drawn below every result of a kind that is shown in a notebook.
+
+    A picture is drawn by a room above the one that made the result, so the result cannot name it.
+    """
+    _pictures[kind] = draw
+
+
+def show(result: Shown) -> None:
+    """Display a result in a notebook, with its picture if it has one; print its text elsewhere."""
+    if not in_notebook():
         print(result.to_text())
+        return
+    from IPython.display import display
+
+    display(result)
+    if result.kind in _pictures:
+        _pictures[result.kind](result)
 
 
 def show_picture(png: bytes, alt: str, table: tuple[Sequence[str], Sequence[Sequence[object]]] | None = None) -> None:
