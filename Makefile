@@ -11,12 +11,14 @@
 # PIP_FLAGS=...         for pip, such as --extra-index-url
 # LAB_FLAGS=...         for JupyterLab, such as --no-browser
 # TEST_FLAGS=...        for pytest, such as -m "not slow"
+# TESTS=browser         with the tests that drive JupyterLab in Chromium
 
 PYTHON ?= python3
 VENV ?= .venv
 CONSTRAINTS ?= constraints.txt
 OLDEST_TORCH := 2.6.0
 WORKERS ?= 2
+TESTS ?= test
 FIRST := 01_graphs_and_no_grad.ipynb
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -47,7 +49,7 @@ lab: $(VENV)/.extra-lab
 	$(BIN)/pitfalls start
 	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/$(FIRST) $(LAB_FLAGS) work
 
-test: $(VENV)/.extra-test
+test: $(VENV)/.extra-$(TESTS)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(TEST_FLAGS)
 
 # Each torch asks for a sympy of its own. Exact outputs are compared on the pinned torch alone.
@@ -64,10 +66,11 @@ course: $(VENV)/.extra-run
 build: $(VENV)/.extra-run
 	$(BIN)/pitfalls build
 
-lint: $(VENV)/.extra-test
+lint: $(VENV)/.extra-$(TESTS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/codespell
+	$(BIN)/mypy
 
 bench: $(VENV)/.extra-run
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done

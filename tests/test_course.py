@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -211,14 +212,22 @@ def test_an_interrupted_run_starts_no_further_chapter(runnable, monkeypatch):
     def execute(folder, entry, target, values):
         started.append(entry.number)
         if entry.number > 1:
-            second_may_end.wait(30)
+            second_may_end.wait()
         target.write_text('{"cells": []}')
         return run_report.ChapterRun(entry, "finished", 0.0, target, [], [])
 
+    class Pool(ThreadPoolExecutor):
+        """Lets the second chapter end once the pool has been told to start no further one."""
+
+        def shutdown(self, wait=True, *, cancel_futures=False):
+            super().shutdown(wait=False, cancel_futures=cancel_futures)
+            second_may_end.set()
+            super().shutdown(wait=wait)
+
     def stop(result):
-        threading.Timer(0.5, second_may_end.set).start()
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(running, "ThreadPoolExecutor", Pool)
     monkeypatch.setattr(running, "_execute", execute)
     all_nine = [chapters.chapter(number) for number in range(1, 10)]
     with pytest.raises(KeyboardInterrupt):

@@ -1,12 +1,18 @@
 """Recordings: bound to the source that made them, honest about where from, and never a pass."""
 
+import ast
+import hashlib
 import json
+import re
 import textwrap
+from pathlib import Path
 
 import pytest
 
 from helpers.lesson import recordings
 from helpers.measure import verdicts
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def measure():
@@ -115,7 +121,17 @@ def test_a_function_without_source_is_refused_in_words():
         recordings.source_hash(eval("lambda: 1"))
 
 
-def test_what_is_published_can_be_read(monkeypatch):
-    monkeypatch.delenv("PITFALLS_RECORDINGS")
-    for path in recordings.folder().glob("*.json"):
-        assert recordings._read(path) == json.loads(path.read_text("utf-8"))
+def test_what_is_published_belongs_to_the_chapters_as_they_stand(monkeypatch):
+    """Every recording names its machine, and comes from the function that its chapter measures with today."""
+    monkeypatch.delenv("PITFALLS_RECORDINGS", raising=False)
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("notebooks/*.py")))
+    tree = ast.parse(sources)
+    functions = {node.name: ast.get_source_segment(sources, node) for node in tree.body if hasattr(node, "name")}
+    measured_by = dict(re.findall(r'recordings\.save\("([\w-]+)", (\w+), ', sources))
+    published = sorted(recordings.folder().glob("*.json"))
+    assert published
+    for path in published:
+        for name, entry in json.loads(path.read_text(encoding="utf-8")).items():
+            source = hashlib.sha256(functions[measured_by[name]].encode()).hexdigest()[:16]
+            assert entry["source"] == source, f"{path.name} was recorded by another version of {measured_by[name]}"
+            assert {"cpu", "torch", "date"} <= entry["provenance"].keys() and entry["result"]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 import os
 import sys
-import time
 import types
 from collections import OrderedDict, defaultdict, namedtuple
 from pathlib import Path
@@ -162,7 +163,17 @@ def test_a_damaged_frame_is_refused_or_read_but_never_breaks(position, byte):
 def local(source: str, **limits: float) -> LocalSession:
     module = types.ModuleType("learner_under_test")
     exec(compile(source, "learner_under_test.py", "exec"), vars(module))
-    return LocalSession(module, **{"cpu_limit_s": 0.5, "wall_limit_s": 2.0, **limits})
+    return LocalSession(module, **limits)
+
+
+@contextlib.contextmanager
+def time_flies():
+    """Ten seconds pass at each look at a clock, so that code which does not end meets its limit at once."""
+    ticks = itertools.count(0, 10)
+    with pytest.MonkeyPatch.context() as patch:
+        for clock in ("cpu_clock", "wall_clock"):
+            patch.setattr(limits, clock, lambda: next(ticks))
+        yield
 
 
 def error_of(session, name: str = "f", *args) -> LearnerError:
@@ -199,8 +210,9 @@ def test_a_missing_name_is_named():
     ],
 )
 def test_an_endless_loop_is_stopped_and_the_process_stays_usable(body):
-    session = local(f"def f():\n    {body}\ndef g():\n    return 7\n", wall_limit_s=1.0)
-    assert error_of(session).reason == "time"
+    session = local(f"def f():\n    {body}\ndef g():\n    return 7\n")
+    with time_flies():
+        assert error_of(session).reason == "time"
     assert session.call("g") == 7
 
 
@@ -211,7 +223,7 @@ def test_exits_are_caught():
 
 def test_megabytes_of_output_are_cut():
     session = local(
-        "def f():\n    for _ in range(10000): print('x' * 1000)\n    return 1\n", cpu_limit_s=10, wall_limit_s=20
+        "def f():\n    for _ in range(10000): print('x' * 1000)\n    return 1\n",
     )
     assert session.call("f") == 1
     assert len(session.output) < limits.MAX_OUTPUT + 100 and "characters cut" in session.output
@@ -239,7 +251,7 @@ def test_a_type_that_cannot_be_judged_is_told():
 )
 def test_changed_global_state_is_noticed_and_undone(line, leak):
     before = state.snapshot()
-    session = local(f"import torch\ndef f():\n    {line}\n", cpu_limit_s=20, wall_limit_s=60)
+    session = local(f"import torch\ndef f():\n    {line}\n")
     session.call("f")
     assert any(leak in text for text in session.leaks), session.leaks
     assert state.leaks(before) == []
@@ -371,18 +383,19 @@ def test_other_files_are_refused(tmp_path, name, text):
 def test_a_process_session_survives_what_the_code_does_to_its_process(tmp_path, source, reason):
     path = tmp_path / "answer.py"
     path.write_text(source)
-    with open_answer(path, cpu_limit_s=1.0, wall_limit_s=10.0) as session:
-        began = time.monotonic()
+    # An endless loop meets this limit; nothing else here takes any time. pytest's own limit ends a test that hangs.
+    limit = {"cpu_limit_s": 1.0} if reason == "time" else {}
+    with open_answer(path, **limit) as session:
         if reason is None:
             assert session.call("f") == [1, 1, 1]
         else:
             assert error_of(session).reason == reason
-        assert time.monotonic() - began < 120, "nothing may hang for ever"
 
 
 def test_code_that_will_not_stop_does_not_keep_the_reader_s_screen(capsys):
-    session = local("import time\ndef f():\n    time.sleep(6)\n", wall_limit_s=0.3)
-    assert error_of(session).reason == "time"
+    session = local("import time\ndef f():\n    time.sleep(6)\n")
+    with time_flies():
+        assert error_of(session).reason == "time"
     print("still here")
     assert "still here" in capsys.readouterr().out
 
@@ -397,11 +410,9 @@ def test_a_text_of_another_class_is_told_as_plain_text():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot copy a process")
 def test_a_process_left_behind_by_an_answer_delays_nothing(tmp_path):
     path = tmp_path / "answer.py"
-    path.write_text("import os, time\ndef f():\n    if os.fork() == 0:\n        time.sleep(300)\n    os._exit(1)\n")
-    began = time.monotonic()
-    with open_answer(path, wall_limit_s=200.0) as session:
-        assert error_of(session).reason == "died"
-    assert time.monotonic() - began < 150, "the process that holds the pipe is ended, not waited for"
+    path.write_text("import os, time\ndef f():\n    if os.fork() == 0:\n        time.sleep(3000)\n    os._exit(1)\n")
+    with open_answer(path) as session:
+        assert error_of(session).reason == "died", "the process that holds the pipe is ended, not waited for"
 
 
 @pytest.mark.slow

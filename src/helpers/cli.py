@@ -1,12 +1,14 @@
-"""The `pitfalls` command: start, run, check, doctor, build, progress.
+"""The `pitfalls` command: start, run, check, doctor, build, progress, dev.
 
 `pitfalls check` and `pitfalls run` are a public interface: their exit codes and JSON stay as they are.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
@@ -79,26 +81,29 @@ def run(
     out: Annotated[Path | None, typer.Option("--out", help="Folder of the executed notebooks.")] = None,
 ) -> None:
     """Execute chapters and print the claims report. Exit code 1 if a chapter failed."""
+    from rich.console import Console
+    from rich.progress import Progress
+
     from .course import report, run
-    from .files import CourseError
+    from .course.build import written_chapters
+    from .files import CourseError, checkout
     from .lesson.chapters import chapter
 
-    chosen = [chapter(name) for name in chapters] if chapters else _written_chapters()
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        raise CourseError('running chapters needs more packages: pip install -e ".[run]"') from None
-
-    with tqdm(total=len(chosen), unit="chapter", disable=None, file=sys.stderr) as bar:
+    chosen = [chapter(name) for name in chapters] if chapters else written_chapters(checkout())
+    if importlib.util.find_spec("papermill") is None:
+        raise CourseError('running chapters needs more packages: pip install -e ".[run]"')
+    screen = Console(stderr=True, highlight=False, soft_wrap=True)
+    with Progress(console=screen, transient=True, disable=not screen.is_terminal) as bar:
+        task = bar.add_task("chapters", total=len(chosen))
 
         def tell(result: report.ChapterRun) -> None:
-            bar.update()
-            bar.write(f"{result.chapter.slug}: {result.status}, {result.seconds:.0f} s", file=sys.stderr)
+            bar.advance(task)
+            screen.print(f"{result.chapter.slug}: {result.status}, {result.seconds:.0f} s", markup=False)
 
         try:
             results = run.run(chosen, fast=fast, jobs=jobs, resume=resume, out=out, on_done=tell)
         except KeyboardInterrupt:  # typer would end without a word
-            bar.write("pitfalls: interrupted; --resume keeps the chapters that finished", file=sys.stderr)
+            screen.print("pitfalls: interrupted; --resume keeps the chapters that finished", markup=False)
             raise typer.Exit(130) from None
     outcome = report.summary(results)
     _print_report(outcome)  # first: what took minutes is shown even where the file cannot be written
@@ -106,14 +111,6 @@ def run(
         write_atomically(json_file, json.dumps(outcome, indent=1) + "\n")
     if any(result.status == "failed" for result in results):
         raise typer.Exit(FAILED)
-
-
-def _written_chapters() -> list:
-    from .files import checkout
-    from .lesson.chapters import CHAPTERS
-
-    folder = checkout() / "notebooks"
-    return [entry for entry in CHAPTERS if (folder / f"{entry.slug}.py").exists()]
 
 
 def _print_report(report: dict) -> None:
@@ -209,18 +206,11 @@ def build(
     from .files import checkout
     from .lesson.chapters import chapter
 
-    chosen = [chapter(name) for name in chapters or ()]
-    if execute_all:
-        chosen = _written_chapters()
-    for path in building.build(execute=chosen):
-        print(f"wrote {path.relative_to(checkout())}")
-    readme = checkout() / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    before, rest = text.split("<!-- course-map -->\n", 1)
-    after = rest.split("<!-- /course-map -->", 1)[1]
-    fresh = f"{before}<!-- course-map -->\n{building.course_map()}\n<!-- /course-map -->{after}"
-    if fresh != text:
-        write_atomically(readme, fresh)
+    folder = checkout()
+    chosen = building.written_chapters(folder) if execute_all else [chapter(name) for name in chapters or ()]
+    for path in building.build(folder, chosen):
+        print(f"wrote {path.relative_to(folder)}")
+    if building.update_map(folder / "README.md"):
         print("wrote README.md")
 
 
@@ -237,6 +227,42 @@ def progress(
         print(f"{reset}: forgotten.")
         return
     learner.progress(chapter)
+
+
+dev = typer.Typer(help="For authors.", no_args_is_help=True)
+app.add_typer(dev, name="dev")
+
+
+@dev.command("check")
+def check_exercise(
+    exercise: Annotated[str, typer.Argument(help="The exercise, such as 5.2.")],
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How often to draw the hidden cases.")] = 3,
+) -> None:
+    """Check an exercise itself: its blank, solution and answer bank, each on several seeds.
+
+    Exit code: 0 if every answer is told what it must be, 1 if one is not or something is missing.
+    """
+    from rich.console import Console
+    from rich.progress import track
+
+    from .course.bank import answers, complaints
+    from .devices import second_device
+    from .exercise.finding import find_exercise
+    from .files import checkout
+
+    second_device()  # a stand-in must be there before the first backward pass
+    entry, folder, began = find_exercise(exercise), checkout(), time.monotonic()
+    problems = complaints(entry, folder, range(seeds))
+    runs = [(answer, seed) for answer in answers(entry, folder) for seed in range(seeds)]
+    screen = Console(stderr=True)
+    for answer, seed in track(runs, "answers", console=screen, transient=True, disable=not screen.is_terminal):
+        problems.append(answer.wrong_about(answer.check(entry, seed)))
+    problems = [problem for problem in problems if problem]
+    for problem in problems:
+        print(problem)
+    asked, took = len(runs) // seeds, time.monotonic() - began
+    print(f"{entry.id}: {asked} answers on {seeds} seeds, {len(problems)} complaints, {took:.0f} s")
+    raise typer.Exit(FAILED if problems else PASSED)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ..files import CourseError, checkout, child_environment, write_atomically
+from ..files import CourseError, checkout, write_atomically
 from ..lesson.chapters import CHAPTERS, STAND_IN, Chapter
+from .execute import execute
 
-CHAPTER_TIMEOUT_S = 900
 _REGION = re.compile(r"(?ms)^([ \t]*)### BEGIN SOLUTION\n.*?^[ \t]*### END SOLUTION\n")
 _HEADING = re.compile(r"(?m)^# ## (\d+\.\d+)\b")
 
@@ -70,50 +71,57 @@ def generated(folder: Path, chapters: Iterable[Chapter] = ()) -> dict[Path, str]
     return files
 
 
-def build(folder: Path | None = None, execute: Iterable[Chapter] = (), say: Callable = print) -> list[Path]:
+def build(folder: Path | None = None, chapters: Iterable[Chapter] = (), say: Callable = print) -> list[Path]:
     """Write the generated files that changed, of the given chapters or of all; execute the given ones.
 
     Gives the paths written.
     """
     import nbformat
 
-    folder, execute = folder or checkout(), list(execute)
+    folder, chapters = folder or checkout(), list(chapters)
     written = []
-    for path, content in generated(folder, execute).items():
+    for path, content in generated(folder, chapters).items():
         if not path.exists() or path.read_text(encoding="utf-8") != content:
             write_atomically(path, content)
             written.append(path)
-    for entry in execute:
+    for entry in chapters:
         path = folder / "notebooks" / f"{entry.slug}.py"
         if not path.exists():
             raise CourseError(f"{path.name} does not exist yet")
         say(f"executing {path.name}")
-        notebook = execute_source(path.read_text(encoding="utf-8"), entry.slug)
+        notebook = execute_source(path.read_text(encoding="utf-8"), entry.slug, folder)
         target = path.with_suffix(".ipynb")
         write_atomically(target, nbformat.writes(notebook) + "\n")
         written.append(target)
     return written
 
 
-def execute_source(source: str, name: str) -> dict:
+def execute_source(source: str, name: str, folder: Path) -> dict:
     """Execute a chapter's source in a fresh kernel and give the notebook with its outputs.
 
     Raises:
         CourseError: a cell raised; the message has its source and error.
     """
-    from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError
+    import nbformat
 
-    notebook = to_notebook(source, name)
-    client = NotebookClient(
-        notebook, timeout=CHAPTER_TIMEOUT_S, kernel_name="python3", record_timing=False, allow_stdin=False
-    )
-    try:
-        client.execute(env=child_environment())
-    except CellExecutionError as error:
-        raise CourseError(f"{name}: {error}") from None
+    with tempfile.TemporaryDirectory() as scratch:
+        target = Path(scratch) / f"{name}.ipynb"
+        problem = execute(to_notebook(source, name), target, folder)
+        if problem:
+            raise CourseError(f"{name}: {problem}")
+        notebook = nbformat.read(target, as_version=4)
+    for part in (notebook, *notebook.cells):  # papermill's notes hold times, which no two runs share
+        part.metadata.pop("papermill", None)
+    for cell in notebook.cells:
+        if not cell.metadata.get("tags"):
+            cell.metadata.pop("tags", None)
     notebook.metadata["language_info"] = {"name": "python"}
     return notebook
+
+
+def written_chapters(folder: Path) -> list[Chapter]:
+    """The chapters whose source is there."""
+    return [entry for entry in CHAPTERS if (folder / "notebooks" / f"{entry.slug}.py").exists()]
 
 
 def course_map() -> str:
@@ -124,3 +132,14 @@ def course_map() -> str:
         name = f"[{entry.number} {entry.title}](notebooks/{entry.slug}.ipynb)"
         lines.append(f"| {name} | {entry.pitfall} | {entry.minutes} | {where} |")
     return "\n".join(lines)
+
+
+def update_map(readme: Path) -> bool:
+    """Write the table of chapters between its marks in the README; whether it changed."""
+    text = readme.read_text(encoding="utf-8")
+    before, rest = text.split("<!-- course-map -->\n", 1)
+    after = rest.split("<!-- /course-map -->", 1)[1]
+    fresh = f"{before}<!-- course-map -->\n{course_map()}\n<!-- /course-map -->{after}"
+    if fresh != text:
+        write_atomically(readme, fresh)
+    return fresh != text

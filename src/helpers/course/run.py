@@ -1,20 +1,19 @@
-"""Executing chapters through papermill, each in a process of its own."""
+"""Running chapters: those that an interrupted run finished are kept, the others executed."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from ..files import checkout, child_environment, package_folder, read_json, write_atomically
+from ..files import checkout, package_folder, read_json, write_atomically
 from ..lesson.chapters import Chapter
-from .build import CHAPTER_TIMEOUT_S, to_notebook
+from .build import to_notebook
+from .execute import execute
 from .report import ChapterRun, read_outputs
 
 
@@ -50,7 +49,7 @@ def run(
     def one(entry: Chapter) -> ChapterRun:
         target = out / f"{entry.slug}.ipynb"
         if journal.get(entry.slug, {}).get("key") == keys[entry.slug] and target.exists():
-            return read_run(entry, "kept", journal[entry.slug]["seconds"], target)
+            return _read_run(entry, "kept", journal[entry.slug]["seconds"], target)
         return _execute(folder, entry, target, values)
 
     finished = {slug: note for slug, note in journal.items() if slug in {c.slug for c in chosen}}
@@ -88,31 +87,18 @@ def _run_key(folder: Path, entry: Chapter, values: dict) -> str:
 
 
 def _execute(folder: Path, entry: Chapter, target: Path, values: dict) -> ChapterRun:
-    import nbformat
-
-    source_path = folder / "notebooks" / f"{entry.slug}.py"
-    if not source_path.exists():
-        return ChapterRun(entry, "failed", 0.0, target, [], [], f"{source_path.name} does not exist yet")
-    notebook = to_notebook(source_path.read_text(encoding="utf-8"), entry.slug)
-    input_path = target.with_suffix(".input.ipynb")
-    part = target.with_suffix(".part.ipynb")
-    write_atomically(input_path, nbformat.writes(notebook))
-    command = [sys.executable, "-m", "papermill", str(input_path), str(part), "--no-progress-bar"]
-    command += ["-k", "python3", "--execution-timeout", str(CHAPTER_TIMEOUT_S), "--cwd", str(folder)]
-    for name, value in values.items():
-        command += ["-p", name, str(value)]
-    environment = child_environment(PITFALLS_RETRY_NOISY=os.environ.get("PITFALLS_RETRY_NOISY", "1"))
+    source = folder / "notebooks" / f"{entry.slug}.py"
+    if not source.exists():
+        return ChapterRun(entry, "failed", 0.0, target, [], [], f"{source.name} does not exist yet")
+    notebook = to_notebook(source.read_text(encoding="utf-8"), entry.slug)
     began = time.monotonic()
-    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    problem = execute(notebook, target, folder, values)
     seconds = time.monotonic() - began
-    input_path.unlink(missing_ok=True)
-    if process.returncode:
-        error = "\n".join(process.stderr.strip().splitlines()[-12:])
-        return ChapterRun(entry, "failed", seconds, part, [], [], error)
-    os.replace(part, target)
-    return read_run(entry, "finished", seconds, target)
+    if problem:
+        return ChapterRun(entry, "failed", seconds, target.with_suffix(".part.ipynb"), [], [], problem)
+    return _read_run(entry, "finished", seconds, target)
 
 
-def read_run(entry: Chapter, status: str, seconds: float, path: Path) -> ChapterRun:
+def _read_run(entry: Chapter, status: str, seconds: float, path: Path) -> ChapterRun:
     cards, figures = read_outputs(path)
     return ChapterRun(entry, status, seconds, path, cards, figures)

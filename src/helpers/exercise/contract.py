@@ -244,6 +244,14 @@ class DeclaredRung:
                 return cases
         raise AssertionError(f"{self.contract.exercise.id}, {self.name}: two beliefs give the same on every case drawn")
 
+    def beliefs(self) -> set[str]:
+        """The misconceptions that this rung can name; those of a case's own facts are not known beforehand."""
+        told = [self.told, *(fact.told for fact in self.facts)]
+        names = [name for some in told for name in ([some] if isinstance(some, str) else some or ())]
+        names += [*(self.errors or {}).values(), *self.contract.errors.values()]
+        renamed = self.instead or {}
+        return {renamed.get(misconception_of(name), misconception_of(name)) for name in names}
+
     def confused(self, case: Case, wanted: object) -> str:
         """Name two beliefs that give the same wrong answer on a case; an empty text where all differ."""
         for part in self._parts(case, wanted):

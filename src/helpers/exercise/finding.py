@@ -38,8 +38,7 @@ def find_exercise(exercise_id: str) -> Exercise:
 
 def _declared_in(pattern: str) -> list[Exercise]:
     """The exercises of the check modules whose names match, in order; no other module is imported."""
-    from .. import checks
-
+    checks = importlib.import_module("..checks", __package__)
     names = [entry.name for entry in pkgutil.iter_modules(checks.__path__) if re.fullmatch(pattern, entry.name)]
     modules = [importlib.import_module(f"{checks.__name__}.{name}") for name in names]
     found = [value for module in modules for value in vars(module).values() if isinstance(value, Exercise)]
