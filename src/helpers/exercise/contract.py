@@ -26,6 +26,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -92,7 +93,7 @@ Cases = Callable[[Draw], "Case | Iterable[Case]"]
 class Where:
     """In place of a value, any value that satisfies a condition: `Where(lambda came: came.dim() == 1)`."""
 
-    def __init__(self, condition: Callable[[object], object]):
+    def __init__(self, condition: Callable[[Any], object]):
         self.condition = condition
 
     def holds(self, came: object) -> bool:
@@ -112,7 +113,7 @@ ANYTHING = Where(lambda came: True)  # the last of several beliefs, where any ot
 
 # A misconception, or several by what they give: a value, a `Where`, or a function of the case's arguments that gives
 # either. A second mimic of one misconception has a note after a slash: "wrong-units/milliseconds".
-Told = str | None | Mapping[str, object]
+Told = str | None | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ class Contract:
         exercise: Exercise,
         ask: str | Callable | None = None,
         truth: Callable[..., object] | None = None,
-        told: Mapping[str, object] | None = None,
+        told: Mapping[str, Any] | None = None,
         errors: Mapping[str, str] | None = None,
         read: Callable[..., object] | None = None,
         message: str = "The {} is wrong.",
@@ -178,7 +179,7 @@ class Contract:
         self,
         name: str,
         cases: Cases,
-        told: Mapping[str, object] | None = None,
+        told: Mapping[str, Any] | None = None,
         errors: Mapping[str, str] | None = None,
         instead: Mapping[str, str] | None = None,
     ) -> None:

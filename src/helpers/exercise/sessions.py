@@ -19,6 +19,7 @@ import time
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from ..files import child_environment
 from ..measure import state
@@ -50,7 +51,7 @@ class Session:
         self.output = ""
         self.leaks: list[str] = []
 
-    def call(self, name: str, *args: object, **kwargs: object) -> object:
+    def call(self, name: str, *args: object, **kwargs: object) -> Any:
         """Call the learner's function `name` and give back what it returned.
 
         Raises:
@@ -58,7 +59,7 @@ class Session:
         """
         return self._request({"call": name, "args": list(args), "kwargs": kwargs})
 
-    def probe(self, function: Callable, *args: object) -> object:
+    def probe(self, function: Callable, *args: object) -> Any:
         """Run a function of a check module beside the learner's code: `function(learner, *args)`.
 
         Raises:
@@ -69,7 +70,7 @@ class Session:
     def close(self) -> None:
         """Let go of the learner's code."""
 
-    def _request(self, request: dict) -> object:
+    def _request(self, request: dict) -> Any:
         answer = self._exchange(encode({"seed": self.seed, **request}))
         if answer is None:
             raise LearnerError("time", "your code did not stop at the time limit: look for an endless loop")

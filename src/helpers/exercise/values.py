@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
 
-def same(came: object, wanted: object, rtol: float = 1e-5, atol: float = 1e-6) -> bool:
+def same(came: Any, wanted: Any, rtol: float = 1e-5, atol: float = 1e-6) -> bool:
     """Whether an answer agrees with the truth.
 
     Floats agree within the tolerance, and so do tensors of one shape, whatever their dtypes; NaN agrees with NaN. A
@@ -46,7 +47,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def kind_of(came: object, wanted: object) -> str:
+def kind_of(came: Any, wanted: Any) -> str:
     """Say that the answer is of another kind than the truth, or has another shape; an empty text where it has not."""
     if isinstance(wanted, torch.Tensor):
         if not isinstance(came, torch.Tensor):
@@ -60,7 +61,7 @@ def kind_of(came: object, wanted: object) -> str:
     return ""
 
 
-def brief(value: object, limit: int = 300) -> str:
+def brief(value: Any, limit: int = 300) -> str:
     """Write a value in a short form: a tensor as shape, dtype and its first values."""
     if isinstance(value, torch.Tensor):
         flat = value.detach().reshape(-1)

@@ -10,6 +10,7 @@ import io
 import json
 import struct
 from collections import OrderedDict, defaultdict
+from typing import Any
 
 import numpy as np
 import torch
@@ -67,7 +68,7 @@ def encode(value: object) -> bytes:
     return struct.pack("<II", len(header), len(body)) + header + body
 
 
-def decode(frame: bytes) -> object:
+def decode(frame: bytes) -> Any:
     """Unpack a frame made by `encode`; every tensor is new memory.
 
     Raises:
@@ -86,7 +87,7 @@ def decode(frame: bytes) -> object:
         raise WireError(f"malformed frame: {error}") from None
 
 
-def _to_json(value: object, blobs: list[bytes], depth: int) -> object:
+def _to_json(value: Any, blobs: list[bytes], depth: int) -> object:
     if depth > MAX_DEPTH:
         raise WireError(f"nested deeper than {MAX_DEPTH} levels")
     kind = type(value)
@@ -148,7 +149,7 @@ def _tensor_to_json(tensor: torch.Tensor, blobs: list[bytes]) -> dict:
     }
 
 
-def _from_json(value: object, body: bytes, depth: int) -> object:
+def _from_json(value: Any, body: bytes, depth: int) -> object:
     if depth > MAX_DEPTH + 1:
         raise WireError("nested too deep")
     if not isinstance(value, dict):
