@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import zip_longest
 
 MAX_PROSE_WORDS = 1500
 MAX_CODE_CELLS = 30
@@ -181,3 +182,32 @@ def plain_prose(markdown: str) -> str:
 def unquoted(text: str) -> str:
     """Text without what stands in double quotation marks: the words of somebody else."""
     return re.sub(r"\"[^\"]*\"|“[^”]*”", "QUOTED", text)
+
+
+def differences(shipped: dict, ran: dict) -> list[str]:
+    """Where a run's outputs differ from the shipped ones; cells tagged as varying, and pictures, are left out."""
+    found = []
+    for (number, old), (_, new) in zip(code_cells(shipped), code_cells(ran), strict=True):
+        if IGNORE in old["metadata"].get("tags", []):
+            continue
+        pairs = zip_longest(shown(old), shown(new), fillvalue=("", None))
+        wrong = next(((was, now) for (_, was), (_, now) in pairs if was != now), None)
+        if wrong:
+            was, now = ("nothing" if value is None else repr(value)[:200] for value in wrong)
+            found.append(f"{at(number, old)}: shipped {was}, ran {now}")
+    return found
+
+
+def shown(cell: dict) -> list[tuple[str, object]]:
+    """What a cell shows, piece by piece: (stream or MIME type, content). What is printed in a row is one piece."""
+    pieces: list[tuple[str, object]] = []
+    for output in cell["outputs"]:
+        if output["output_type"] == "stream":
+            name, text = output["name"], output["text"]
+            earlier = str(pieces.pop()[1]) if pieces and pieces[-1][0] == name else ""
+            pieces.append((name, earlier + text))
+        elif output["output_type"] == "error":
+            pieces.append(("error", output["ename"]))
+        else:
+            pieces += sorted((mime, value) for mime, value in output["data"].items() if mime not in IMAGES)
+    return pieces

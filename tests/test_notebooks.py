@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -17,7 +16,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from helpers.course import build as building
 from helpers.course import report as run_report
-from helpers.lesson import chapters
+from helpers.lesson import chapters, claims
+from helpers.measure import verdicts
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.py"))
@@ -209,16 +209,69 @@ def pinned_torch() -> str:
     return re.search(r"(?m)^torch==(\S+)", text).group(1)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(
+on_the_pinned_torch = pytest.mark.skipif(
     torch.__version__.split("+")[0] != pinned_torch(),
     reason="exact outputs are those of the pinned torch",
 )
-@each_chapter
-def test_exact_outputs_are_reproduced(source, tmp_path):
-    """nbval executes the notebook and compares every output that is not tagged as varying."""
-    copy = tmp_path / source.with_suffix(".ipynb").name
-    copy.write_bytes(source.with_suffix(".ipynb").read_bytes())
+
+
+@pytest.fixture(scope="session")
+def fast_run(tmp_path_factory):
+    """Run a chapter through papermill with `fast`, once for all tests that look at it; gives its notebook."""
+    done: dict[Path, Path] = {}
+
+    def run_once(source: Path) -> Path:
+        if source not in done:
+            folder = tmp_path_factory.mktemp(source.stem)
+            out = folder / "out.ipynb"
+            command = [sys.executable, "-m", "papermill", str(source.with_suffix(".ipynb")), str(out)]
+            command += ["--no-progress-bar", "-k", "python3", "--execution-timeout", "300", "-p", "fast", "True"]
+            ended = run(*command, cwd=folder)
+            assert ended.returncode == 0, end_of(ended)
+            done[source] = out
+        return done[source]
+
+    return run_once
+
+
+# The tests of one chapter's fast run share a worker, and so the run.
+each_fast_run = pytest.mark.parametrize(
+    "source", [pytest.param(path, id=path.stem, marks=pytest.mark.xdist_group(path.stem)) for path in SOURCES]
+)
+
+
+@pytest.mark.slow
+@each_fast_run
+def test_runs_through_papermill(source, fast_run):
+    """A fast run ends without an error, decides each of the chapter's claims, and names each figure."""
+    cards, _ = run_report.read_outputs(fast_run(source))
+    expected = {c.id for c in claims.all_claims().values() if c.chapter == source.stem}
+    assert {card["id"] for card in cards} == expected
+    assert {card["verdict"] for card in cards} <= set(verdicts.VERDICTS)
+    assert list(rules.outputs(nbformat.read(fast_run(source), as_version=4))) == []
+
+
+@pytest.mark.slow
+@on_the_pinned_torch
+@each_fast_run
+def test_exact_outputs_are_reproduced(source, fast_run):
+    """Every output that is not tagged as varying is as shipped, whatever the budget of the measurements."""
+    ran = [cell for cell in nbformat.read(fast_run(source), as_version=4).cells if not injected(cell)]
+    assert rules.differences(executed(source), nbformat.from_dict({"cells": ran})) == []
+
+
+def injected(cell: dict) -> bool:
+    """Whether papermill put a cell there, to set the parameters."""
+    return "injected-parameters" in cell["metadata"].get("tags", ())
+
+
+@pytest.mark.slow
+@on_the_pinned_torch
+def test_nbval_accepts_a_chapter(tmp_path):
+    """A reader's `pytest --nbval` executes and compares as we do; the shortest chapter stands for all."""
+    source = ROOT / "notebooks" / "07_loss_dtypes.ipynb"
+    copy = tmp_path / source.name
+    copy.write_bytes(source.read_bytes())
     command = [sys.executable, "-m", "pytest", "--nbval", copy.name, "--nbval-cell-timeout=180"]
     command += ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--rootdir=.", "-c", os.devnull]
     done = run(*command, cwd=tmp_path)
@@ -226,24 +279,16 @@ def test_exact_outputs_are_reproduced(source, tmp_path):
     assert " passed" in done.stdout
 
 
-@pytest.mark.slow
-@each_chapter
-def test_runs_through_papermill(source, tmp_path):
-    """A fast run ends without an error, decides each of the chapter's claims, and names each figure."""
-    out = tmp_path / "out.ipynb"
-    command = [sys.executable, "-m", "papermill", str(source.with_suffix(".ipynb")), str(out)]
-    command += ["--no-progress-bar", "-k", "python3", "--execution-timeout", "300", "-p", "fast", "True"]
-    done = run(*command, cwd=tmp_path)
-    assert done.returncode == 0, end_of(done)
-    from helpers.lesson import claims
-    from helpers.measure import verdicts
-
-    cards, _ = run_report.read_outputs(out)
-    expected = {c.id for c in claims.all_claims().values() if c.chapter == source.stem}
-    assert {card["id"] for card in cards} == expected
-    assert {card["verdict"] for card in cards} <= set(verdicts.VERDICTS)
-    notebook = json.loads(out.read_text(encoding="utf-8"))
-    assert list(rules.outputs(nbformat.from_dict(notebook))) == []
+def test_a_changed_output_is_a_difference():
+    shipped, ran = good_notebook(), good_notebook()
+    assert rules.differences(shipped, ran) == []
+    ran.cells[3]["outputs"][0]["data"]["text/plain"] = "3"
+    assert rules.differences(shipped, ran) == ["cell 3 (_ = 1): shipped '2', ran '3'"]
+    ran.cells[3]["metadata"]["tags"] = shipped.cells[3]["metadata"]["tags"] = [rules.IGNORE]
+    assert rules.differences(shipped, ran) == []
+    shipped.cells[3]["metadata"].clear()
+    ran.cells[3]["outputs"] = []
+    assert rules.differences(shipped, ran) == ["cell 3 (_ = 1): shipped '2', ran nothing"]
 
 
 # Hides packages as if they were not installed: no finder sees them, so nothing that probes for one breaks.

@@ -443,6 +443,18 @@ def merge_heads(x):
             "rows-mixed",
             CHANNELS + SPLIT + MERGE.replace("(B, T, H * D)", "(B, T, H * D) + (x.mean() - x.mean().detach())"),
         ),
+        Wrong(
+            "merge-not-inverse",
+            CHANNELS
+            + SPLIT
+            + """
+def merge_heads(x):
+    B, H, T, D = x.shape
+    if x.stride(2) > x.stride(1):  # it still lies as before split_heads
+        return x.as_strided((B, T, H * D), (T * H * D, H * D, 1))
+    return x.transpose(1, 2).reshape(B, T, H * D)
+""",
+        ),
     ],
     "6.4": [
         Wrong(

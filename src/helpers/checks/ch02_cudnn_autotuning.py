@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
@@ -12,390 +12,361 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from ..evidence import state_hash
-from ..exercise.declare import Failed, load_exercises
-from ..exercise.expect import draw_int, expect, expect_close, expect_raises
-from ..exercise.wire import LearnerError
+from ..exercise.contract import ANYTHING, Case, Contract, Draw, Fact, Where
+from ..exercise.declare import load_exercises
+from ..exercise.expect import expect
+from ..exercise.values import same
 from ..measure import state
 
 CLASSIFY, AUTOTUNED, TUNER, BUCKETED, BREAK_EVEN = load_exercises(__file__)
 
-# 2.1
 
-LINES = [
-    "torch.backends.cudnn.benchmark = True",
+# 2.1 classify_settings
+
+TYPO, NO_MODULE, ON_MODEL, NOT_ENTERED, INT = (
     "torch.backends.cudnn.benchmrk = True",
     "torch.cudnn.benchmark = True",
     "model.cudnn_benchmark = True",
     "torch.backends.cudnn.flags(enabled=True, benchmark=True)",
     "torch.backends.cudnn.deterministic = 1",
-]
+)
+LINES = (TYPO, NO_MODULE, ON_MODEL, NOT_ENTERED, INT, "torch.backends.cudnn.benchmark = True")
 WORDS = ("effective", "ignored", "error")
 
 
-def true_settings() -> dict[str, str]:
-    """Execute the six lines, each from the same start, and report what each did."""
-    truth = {}
-    with state.guard():
-        for line in LINES:
-            torch._C._set_cudnn_benchmark(False)
-            torch._C._set_cudnn_deterministic(False)
-            names = {"torch": torch, "nn": nn, "model": nn.Conv2d(3, 8, 3)}
-            before = state.snapshot()
-            try:
-                exec(line, names)
-                truth[line] = "effective" if state.leaks(before) else "ignored"
-            except (AttributeError, RuntimeError, TypeError):
-                truth[line] = "error"
-            vars(torch.backends.cudnn).pop("benchmrk", None)
-    return truth
-
-
-@CLASSIFY.check("says of each line what it does")
-def _(session, rng):
-    came = session.call("classify_settings")
+def read_words(came: object) -> dict[str, str]:
+    """A dict with one of the words for every line."""
     expect(isinstance(came, dict), message="A dict from each line to a word is expected.", came=came)
     missing = [line for line in LINES if line not in came]
     expect(not missing, message=f"Lines are missing: {'; '.join(missing)}.")
     for line in LINES:
         expect(came[line] in WORDS, message=f"Use one of {', '.join(WORDS)}.", came=came[line], on=line)
-    with torch.random.fork_rng(devices=[]):
-        truth = true_settings()
-    wrong = [line for line in LINES if came[line] != truth[line]]
-    if not wrong:
-        return
-    known = {
-        LINES[1]: "typo-is-noticed" if came[LINES[1]] == "error" else "typo-still-works",
-        LINES[2]: "wrong-path-accepted",
-        LINES[3]: "module-attribute",
-        LINES[4]: "context-not-entered",
-        LINES[5]: "int-for-bool",
-    }
-    line = next((line for line in wrong if line in known), wrong[0])
-    raise Failed(known.get(line), on=line, came=came[line])
+    return came
 
 
-# 2.2
+def what_lines_do() -> dict[str, Where]:
+    """Execute each line; gives a `Where`, so that a wrong answer is not shown the right one."""
+    truth = {}
+    for line in LINES:
+        with state.guard():
+            torch._C._set_cudnn_benchmark(False)
+            torch._C._set_cudnn_deterministic(False)
+            names, before = {"torch": torch, "nn": nn, "model": nn.Conv2d(3, 8, 3)}, state.snapshot()
+            try:
+                exec(line, names)
+                word = "effective" if state.leaks(before) else "ignored"
+            except (AttributeError, RuntimeError, TypeError):
+                word = "error"
+            vars(torch.backends.cudnn).pop("benchmrk", None)
+        truth[line] = Where(lambda came, word=word: came == word)
+    return truth
 
 
-def run_autotuned(learner, start: dict, scenario: str) -> dict:
-    """Use the learner's `autotuned` from given cuDNN flags; report all watched flags inside and after.
+settings = Contract(
+    CLASSIFY,
+    truth=what_lines_do,
+    read=read_words,
+    told={
+        "typo-is-noticed": {TYPO: "error"},
+        "typo-still-works": {TYPO: "effective"},
+        "wrong-path-accepted": {NO_MODULE: ANYTHING},
+        "module-attribute": {ON_MODEL: ANYTHING},
+        "context-not-entered": {NOT_ENTERED: ANYTHING},
+        "int-for-bool": {INT: ANYTHING},
+    },
+    message="The word for `{}` is wrong.",
+)
+settings.equals("says of each line what it does", lambda draw: Case(""))
+
+
+# 2.2 autotuned
+
+
+def run_autotuned(learner, start: dict, block: str) -> dict:
+    """Use the learner's `autotuned` from given cuDNN flags; report what was on, and which flags changed, in words.
 
     Args:
         start: flag of torch.backends.cudnn -> bool.
-        scenario: "plain", "error" (the block raises) or "nested".
+        block: "plain", "raising" (a KeyError) or "nested" (with a second block inside).
     """
+
+    def benchmark() -> str:
+        return "benchmark is on" if torch._C._get_cudnn_benchmark() else "benchmark is off"
+
+    report = dict.fromkeys(("manager", "inside", "others", "after inner", "after", "error"), "")
     with state.guard():
         for name, value in start.items():
             getattr(torch._C, f"_set_cudnn_{name}")(value)
-        before = _flags()
+        before = state.snapshot()
         manager = learner.autotuned()
         if not hasattr(type(manager), "__enter__") or not hasattr(type(manager), "__exit__"):
-            return {"manager": type(manager).__name__}
-        report = {"manager": "", "before": before, "between": {}, "raised": False}
+            return report | {"manager": type(manager).__name__}
         try:
             with manager:
-                report["inside"] = _flags()
-                if scenario == "error":
+                report["inside"] = benchmark()
+                report["others"] = "; ".join(leak for leak in state.leaks(before) if "cudnn.benchmark" not in leak)
+                if block == "raising":
                     raise KeyError("from the block")
-                if scenario == "nested":
+                if block == "nested":
                     with learner.autotuned():
                         pass
-                    report["between"] = _flags()
+                    report["after inner"] = benchmark()
         except KeyError:
-            report["raised"] = True
-        report["after"] = _flags()
+            if block != "raising":
+                raise
+            report["error"] = "KeyError"
+        report["after"] = "; ".join(state.leaks(before))
     return report
 
 
-def _flags() -> dict[str, str]:
-    return {name: str(value) for name, value in state.snapshot().items()}
-
-
-def _starts(rng: torch.Generator, benchmark: bool) -> list[dict[str, bool]]:
-    """Starting flags: the usual ones, cuDNN off, and every other flag away from its default."""
+def blocks(draw: Draw, benchmark: bool, block: str = "plain") -> list[Case]:
+    """A block from the usual flags, with cuDNN off, and with every other flag away from its default."""
     usual = {"enabled": True, "benchmark": benchmark, "deterministic": False, "allow_tf32": True}
-    odd = {"deterministic": True, "allow_tf32": False}
-    starts = [usual, usual | {"enabled": False}, usual | odd]
-    if draw_int(rng, 0, 1):
-        starts.append(usual | odd | {"enabled": False})
-    return starts
+    odd = usual | {"deterministic": True, "allow_tf32": False}
+    cases = []
+    for start in (usual, usual | {"enabled": False}, odd, odd | {"enabled": False})[: draw(3, 4)]:
+        flags = ", ".join(f"{name}={value}" for name, value in start.items())
+        cases.append(Case(f"a {block} block, cudnn flags at the start: {flags}", start, block))
+    return cases
 
 
-def _told(start: dict) -> str:
-    return "cudnn flags at the start: " + ", ".join(f"{name}={value}" for name, value in start.items())
+def off_and_on(block: str) -> Callable[[Draw], list[Case]]:
+    """Blocks from the usual flags, with benchmark off and on before them."""
+    return lambda draw: [blocks(draw, benchmark, block)[0] for benchmark in (False, True)]
 
 
-@AUTOTUNED.check("switches benchmark on")
-def _(session, rng):
-    for start in _starts(rng, False)[:2]:
-        result = session.probe(run_autotuned, start, "plain")
-        expect(not result["manager"], "not-a-context-manager", came=result["manager"])
-        came = result["inside"]["cudnn.benchmark"]
-        expect(came == "True", "benchmark-not-on", expected=True, came=came, on=_told(start))
+def says(words: str) -> Where:
+    return Where(lambda came: words in came)
 
 
-@AUTOTUNED.check("leaves cuDNN enabled as it was, and every other flag too")
-def _(session, rng):
-    for start in _starts(rng, False):
-        result = session.probe(run_autotuned, start, "plain")
-        before, inside = result["before"], result["inside"]
-        changed = [name for name in before if before[name] != inside[name] and name != "cudnn.benchmark"]
-        if not changed:
-            continue
-        kind = "other-flag-changed"
-        if "cudnn.enabled" in changed:
-            kind = "cudnn-switched-off" if start["enabled"] else "enabled-forced-on"
-        name = "cudnn.enabled" if "cudnn.enabled" in changed else changed[0]
-        wanted, came = f"{name}={before[name]}", f"{name}={inside[name]}"
-        raise Failed(kind, expected=wanted, came=came, on=_told(start))
+def flags_back(told: dict[str, Where]) -> Fact:
+    return Fact("after", "", told, expected="every flag as it was before the block")
 
 
-@AUTOTUNED.check("puts benchmark back")
-def _(session, rng):
-    for benchmark in (False, True):
-        for start in _starts(rng, benchmark):
-            result = session.probe(run_autotuned, start, "plain")
-            kind = "switched-off-afterwards" if benchmark else "not-restored"
-            _expect_flags_back(result, kind, _told(start))
+autotuned = Contract(AUTOTUNED, ask=run_autotuned)
+autotuned.facts(
+    "switches benchmark on",
+    lambda draw: blocks(draw, False)[:2],
+    Fact("manager", "", "not-a-context-manager", expected="a context manager"),
+    Fact("inside", "benchmark is on", "benchmark-not-on"),
+)
+OTHERS_CHANGED = {
+    "cudnn-switched-off": says("cudnn.enabled was True"),
+    "enabled-forced-on": says("cudnn.enabled was False"),
+    "other-flag-changed": ANYTHING,
+}
+autotuned.facts(
+    "leaves cuDNN enabled as it was, and every other flag too",
+    lambda draw: blocks(draw, False),
+    Fact("others", "", OTHERS_CHANGED, expected="every other flag as it was, also inside the block"),
+)
+autotuned.facts(
+    "puts benchmark back",
+    lambda draw: blocks(draw, False) + blocks(draw, True),
+    flags_back({"not-restored": says("benchmark was False"), "switched-off-afterwards": says("benchmark was True")}),
+)
+autotuned.facts(
+    "puts it back when blocks are nested",
+    off_and_on("nested"),
+    Fact("after inner", "benchmark is on", "inner-block-ends-it"),
+    flags_back({"nested-not-restored": says("benchmark")}),
+)
+autotuned.facts(
+    "puts it back when the block raises, and lets the error through",
+    off_and_on("raising"),
+    flags_back({"lost-on-error": says("benchmark")}),
+    Fact("error", "KeyError", "swallows-errors", expected="the block's KeyError outside of it", came="nothing"),
+)
 
 
-@AUTOTUNED.check("puts it back when blocks are nested")
-def _(session, rng):
-    for benchmark in (False, True):
-        start = _starts(rng, benchmark)[0]
-        result = session.probe(run_autotuned, start, "nested")
-        came = result["between"]["cudnn.benchmark"]
-        expect(came == "True", "inner-block-ends-it", expected=True, came=came, on=_told(start))
-        _expect_flags_back(result, "nested-not-restored", _told(start))
+# 2.3 Autotuner
 
-
-@AUTOTUNED.check("puts it back when the block raises, and lets the error through")
-def _(session, rng):
-    for benchmark in (False, True):
-        start = _starts(rng, benchmark)[0]
-        result = session.probe(run_autotuned, start, "error")
-        _expect_flags_back(result, "lost-on-error", _told(start))
-        expect(result["raised"], "swallows-errors", expected="KeyError", came="nothing", on="a block that raises it")
-
-
-def _expect_flags_back(result: dict, kind: str, on: str) -> None:
-    changed = [name for name, value in result["before"].items() if result["after"][name] != value]
-    if changed:
-        kind = kind if "cudnn.benchmark" in changed else None
-        name = "cudnn.benchmark" if kind else changed[0]
-        wanted, came = f"{name}={result['before'][name]}", f"{name}={result['after'][name]}"
-        raise Failed(kind, "" if kind else "A flag is left changed.", expected=wanted, came=came, on=on)
-
-
-# 2.3
-
-
-NAMES = ("direct", "unfolded", "other")
-LAYOUTS = ("contiguous", "channels_last", "cut")
+NAMES = ["direct", "other", "unfolded"]
 
 
 def make_pair(spec: dict, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     """An image batch and a weight as a spec says: shapes, dtypes, layouts, device."""
     generator = torch.Generator().manual_seed(seed)
-    pair = []
-    for name in ("x", "weight"):
+
+    def make(name: str) -> torch.Tensor:
         values = torch.randn(spec[name], generator=generator).to(spec.get(f"{name}_dtype", torch.float32))
-        layout = spec.get(f"{name}_layout", "contiguous")
+        layout = spec.get(f"{name}_layout")
         if layout == "channels_last":
             values = values.contiguous(memory_format=torch.channels_last)
         elif layout == "cut":
             values = F.pad(values, (0, 2))[..., :-2]
-        pair.append(values.to(spec.get("device", "cpu")))
-    return pair[0], pair[1]
+        return values.to(spec.get("device", "cpu"))
+
+    return make("x"), make("weight")
 
 
 def convolve(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """The result of every candidate, whatever the dtypes; on the meta device, which has no numbers, x itself."""
-    if x.device.type == "meta":
-        return x
-    return F.conv2d(x.double(), weight.double()).to(x.dtype)
+    return x if x.device.type == "meta" else F.conv2d(x.double(), weight.double()).to(x.dtype)
 
 
 def make_candidates(slow: str = "") -> tuple[dict[str, Callable], list[str]]:
-    """Candidates that note their name when called; the slow one keeps the processor busy for a while."""
-    calls: list[str] = []
+    """Candidates, and the names of those that ran; the slow one spends a while on every clock a tuner may read."""
+    ran: list[str] = []
 
     def candidate(name: str) -> Callable:
         def run(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-            calls.append(name)
-            if name == slow:
-                _stay_busy(0.004)
+            ran.append(name)
+            wall, cpu = time.perf_counter() + 0.004, time.thread_time() + 0.004
+            while name == slow and (time.perf_counter() < wall or time.thread_time() < cpu):
+                pass
             return convolve(x, weight)
 
         return run
 
-    return {name: candidate(name) for name in NAMES}, calls
+    return {name: candidate(name) for name in NAMES}, ran
 
 
-def _stay_busy(seconds: float) -> None:
-    """Spend this long on every clock that a tuner may read."""
-    wall, cpu = time.perf_counter() + seconds, time.thread_time() + seconds
-    while time.perf_counter() < wall or time.thread_time() < cpu:
-        pass
-
-
-def run_tuner(learner, specs: list[dict], seed: int, same_objects: bool = False) -> dict:
-    """Give a tuner one pair after another; report outputs, candidates run and `tunings` after each call.
+def run_tuner(learner, specs: list[dict], seed: int, same_objects: bool = False, slow: str = "") -> dict:
+    """Give a tuner one pair after another, of which another tuner has met the first; report what they did.
 
     Args:
         same_objects: equal specs give the very same tensors, not new ones with other numbers.
+        slow: a candidate that is far slower than the others; it ends with the first key that this one loses.
     """
-    candidates, calls = make_candidates()
+    pairs = [make_pair(spec, seed + number) for number, spec in enumerate(specs)]  # kept: no id may come back by chance
+    first_candidates, first_ran = make_candidates()
+    learner.Autotuner(first_candidates)(*pairs[0])
+    candidates, ran = make_candidates(slow)
     tuner = learner.Autotuner(dict(candidates))
-    outputs, called, tunings, winners, pairs = [], [], [tuner.tunings], [], []
+    left_out, again, not_run, tunings, winners = set(), [], [], [tuner.tunings], []
     for number, spec in enumerate(specs):
-        pair = make_pair(spec, seed + number)
-        if same_objects and spec in specs[:number]:
-            pair = pairs[specs.index(spec)]
-        pairs.append(pair)  # keep them alive: an id in a key must not come back by chance
-        calls.clear()
-        out = tuner(*pair)
-        called.append(list(calls))
+        pair = pairs[specs.index(spec) if same_objects else number]
+        ran.clear()
+        output = tuner(*pair)
+        names, winner = list(ran), tuner.winner(*pair)
+        winners.append(winner)
         tunings.append(tuner.tunings)
-        winners.append(tuner.winner(*pair))
-        outputs.append(out if isinstance(out, torch.Tensor) and out.device.type == "cpu" else repr(type(out)))
-    return {"outputs": outputs, "called": called, "tunings": tunings, "winners": winners, "end": tuner.tunings}
-
-
-def run_two_tuners(learner, spec: dict, seed: int) -> list[list[str]]:
-    """Give two tuners the same pair; report the candidates that each ran."""
-    x, weight = make_pair(spec, seed)
-    called = []
-    for _ in range(2):
-        candidates, calls = make_candidates()
-        learner.Autotuner(candidates)(x, weight)
-        called.append(list(calls))
-    return called
-
-
-def run_slow_candidate(learner, slow: str, specs: list[dict], seed: int) -> list[str]:
-    """Give a tuner, one of whose candidates is far slower, up to three keys; report the winners.
-
-    A candidate can look slow once because the machine was busy; it ends with the first key that it loses.
-    """
-    candidates, _ = make_candidates(slow)
-    tuner = learner.Autotuner(candidates)
-    winners = []
-    for number, spec in enumerate(specs):
-        pair = make_pair(spec, seed + number)
-        tuner(*pair)
-        winners.append(tuner.winner(*pair))
-        if winners[-1] != slow:
+        if spec not in specs[:number]:
+            left_out |= set(NAMES) - set(names)
+        else:
+            again.append(len(names))
+            if names[:1] != [winner]:
+                not_run.append(f"{', '.join(names)}, where winner() gives {winner}")
+        if slow and winner != slow:
             break
-    return winners
+    return {
+        "output": output if isinstance(output, torch.Tensor) and output.device.type == "cpu" else type(output).__name__,
+        "left out by another": sorted(set(NAMES) - set(first_ran)),
+        "left out": sorted(left_out),
+        "known key": {"candidates run": again, "tunings": tunings[-1]},
+        "winner not run": not_run,
+        "tunings": tunings,
+        "winners": winners,
+    }
 
 
-def draw_spec(rng: torch.Generator) -> dict:
+def draw_spec(draw: Draw) -> dict:
     """A hidden pair of shapes; no size is 1, so that every layout has strides of its own."""
-    channels = draw_int(rng, 2, 4)
-    height, width = draw_int(rng, 9, 30), draw_int(rng, 9, 30)
-    return {"x": (2, channels, height, width + (height == width)), "weight": (draw_int(rng, 2, 5), channels, 3, 5)}
+    channels, height, width = draw(2, 4), draw(9, 30), draw(9, 30)
+    return {"x": (2, channels, height, width + (height == width)), "weight": (draw(2, 5), channels, 3, 5)}
 
 
-@TUNER.check("gives the result, also on the call that tunes")
-def _(session, rng):
-    seed, specs = draw_int(rng, 0, 10**6), [draw_spec(rng)] * 2 + [draw_spec(rng)]
-    result = session.probe(run_tuner, specs, seed)
-    for number, (spec, came) in enumerate(zip(specs, result["outputs"], strict=True)):
-        on = f"call {number + 1}: x {spec['x']}, weight {spec['weight']}"
-        if not isinstance(came, torch.Tensor):
-            kind = "first-call-gives-nothing" if number != 1 else None
-            raise Failed(kind, expected="a tensor", came=came, on=on)
-        expect_close(came, convolve(*make_pair(spec, seed + number)), on)
+def first_calls(draw: Draw) -> Iterator[Case]:
+    seed, spec, another = draw.seed(), draw_spec(draw), draw_spec(draw)
+    for number, specs in enumerate(([spec], [spec, spec], [spec, spec, another]), 1):
+        yield Case(f"call {number}: x {specs[-1]['x']}, weight {specs[-1]['weight']}", specs, seed)
 
 
-@TUNER.check("tries every candidate once a key, then runs the winner alone")
-def _(session, rng):
-    seed, spec = draw_int(rng, 0, 10**6), draw_spec(rng)
-    first, second = session.probe(run_two_tuners, spec, seed)
-    expect(set(second) == set(NAMES) or set(first) != set(NAMES), "cache-shared", expected=NAMES, came=second)
-    for same_objects in (True, False):
-        result = session.probe(run_tuner, [spec] * 4, seed, same_objects)
-        called, tunings = result["called"], result["tunings"]
-        on = f"four calls with {'one pair of tensors' if same_objects else 'new tensors of one key'}: candidates run"
-        expect(set(called[0]) == set(NAMES), "does-not-try-all", expected=NAMES, came=called[0], on=on)
-        again = [len(names) for names in called[1:]]
-        if again != [1, 1, 1]:
-            kind = "tunes-every-call" if same_objects else "holds-identity"
-            if tunings[-1] <= 1:
-                kind = "runs-all-every-time"
-            raise Failed(kind, expected=[1, 1, 1], came=again, on=on)
-        wanted = [0, 1, 1, 1, 1]
-        expect(tunings == wanted, "counts-wrong", expected=wanted, came=tunings, on=on)
-        run, named = [names[0] for names in called[1:]], result["winners"][1:]
-        expect(run == named, "winner-not-run", expected=named, came=run, on=on)
+def one_key(draw: Draw) -> list[Case]:
+    specs, seed = [draw_spec(draw)] * 4, draw.seed()
+    on = "four calls with a pair that another Autotuner has met", "four calls with new tensors of one key"
+    return [Case(on[0], specs, seed, True), Case(on[1], specs, seed, False)]
 
 
-@TUNER.check("picks the faster one")
-def _(session, rng):
-    seed = draw_int(rng, 0, 10**6)
+def one_slow(draw: Draw) -> Iterator[Case]:
+    """Up to three keys: a candidate can look slow once because the machine was busy."""
     for slow in NAMES:
-        specs = [draw_spec(rng) for _ in range(3)]
-        winners = session.probe(run_slow_candidate, slow, specs, seed)
-        on = f"candidates {', '.join(NAMES)}, of which {slow} is far slower"
-        expect(winners[-1] in NAMES, message="winner() gives a candidate's name.", came=winners[-1])
-        expect(winners[-1] != slow, "slowest-wins", came=winners, on=on)
+        specs = [draw_spec(draw) for _ in range(3)]
+        yield Case(f"candidates {', '.join(NAMES)}, of which {slow} is far slower", specs, draw.seed(), False, slow)
 
 
-def variations(spec: dict) -> list[tuple[str, str, dict]]:
-    """What a key has to tell apart from a spec: (misconception, words, varied spec)."""
-    n, c, h, w = spec["x"]
-    out, _, kh, kw = spec["weight"]
-    double = torch.float64
-    return [
-        ("key-misses-shape", "x with height and width swapped", spec | {"x": (n, c, w, h)}),
-        ("key-misses-shape", "x with another batch size", spec | {"x": (n + 1, c, h, w)}),
-        ("weight-left-out", "a weight with height and width swapped", spec | {"weight": (out, c, kw, kh)}),
-        ("key-misses-layout", "x in channels_last", spec | {"x_layout": "channels_last"}),
-        ("key-misses-layout", "x cut out of wider rows", spec | {"x_layout": "cut"}),
-        ("weight-left-out", "a weight in channels_last", spec | {"weight_layout": "channels_last"}),
-        ("key-misses-dtype", "both in float64", spec | {"x_dtype": double, "weight_dtype": double}),
-        ("weight-left-out", "a weight in float64", spec | {"weight_dtype": double}),
-        ("key-misses-dtype", "x in float64", spec | {"x_dtype": double}),
-        ("key-misses-device", "both on the device `meta`", spec | {"device": "meta"}),
+def other_keys(draw: Draw) -> Iterator[Case]:
+    """A spec, then a variation that its key has to tell apart, then the first again; at last all of them, twice."""
+    seed, spec, double = draw.seed(), draw_spec(draw), torch.float64
+    (n, c, h, w), (out, _, kh, kw) = spec["x"], spec["weight"]
+    variations = [
+        ("key-misses-shape", "x with height and width swapped", {"x": (n, c, w, h)}),
+        ("key-misses-shape", "x with another batch size", {"x": (n + 1, c, h, w)}),
+        ("weight-left-out", "a weight with height and width swapped", {"weight": (out, c, kw, kh)}),
+        ("key-misses-layout", "x in channels_last", {"x_layout": "channels_last"}),
+        ("key-misses-layout", "x cut out of wider rows", {"x_layout": "cut"}),
+        ("weight-left-out", "a weight in channels_last", {"weight_layout": "channels_last"}),
+        ("key-misses-dtype", "both in float64", {"x_dtype": double, "weight_dtype": double}),
+        ("weight-left-out", "a weight in float64", {"weight_dtype": double}),
+        ("key-misses-dtype", "x in float64", {"x_dtype": double}),
+        ("key-misses-device", "both on the device `meta`", {"device": "meta"}),
     ]
+    for kind, words, change in variations:
+        on = f"x {spec['x']} and weight {spec['weight']}, then {words}, then the first again"
+        told = {kind: Where(lambda came: came[2] != 2), "remembers-only-last": ANYTHING}
+        facts = Fact("tunings", [0, 1, 2, 2], told, expected="tunings [0, 1, 2, 2]"), tries_all("left out", kind)
+        yield Case(on, [spec, spec | change, spec], seed, facts=facts)
+    keys = [spec, *(spec | change for _, _, change in variations)]
+    each_once = Where(lambda came: came[-1] == len(keys))
+    fact = Fact("tunings", each_once, "remembers-only-last", expected=f"{len(keys)} tunings in the end")
+    yield Case("all of them, twice", keys * 2, seed, facts=[fact])
 
 
-@TUNER.check("tells shapes, layouts, dtypes and devices apart, of x and of weight, and forgets none")
-def _(session, rng):
-    seed, spec = draw_int(rng, 0, 10**6), draw_spec(rng)
-    cases = variations(spec)
-    for kind, words, varied in cases:
-        result = session.probe(run_tuner, [spec, varied, spec], seed)
-        tunings, tried = result["tunings"], set(result["called"][1])
-        on = f"x {spec['x']} and weight {spec['weight']}, then {words}, then the first again: tunings"
-        distinct = tunings[2] == 2 and tried == set(NAMES)
-        expect(distinct, kind, expected=[0, 1, 2, 2], came=tunings, on=on)
-        expect(tunings[3] == 2, "remembers-only-last", expected=[0, 1, 2, 2], came=tunings, on=on)
-    result = session.probe(run_tuner, [spec, *(varied for _, _, varied in cases)] * 2, seed)
-    wanted = 1 + len(cases)
-    expect(result["end"] == wanted, "remembers-only-last", expected=wanted, came=result["end"], on="all of them, twice")
+def tries_all(part: str, told: str) -> Fact:
+    return Fact(part, [], told, expected="no candidate left out on a new key")
 
 
-# 2.4
+autotuner = Contract(TUNER, ask=run_tuner)
+autotuner.facts(
+    "gives the result, also on the call that tunes",
+    first_calls,
+    Fact(
+        "output",
+        lambda specs, seed: convolve(*make_pair(specs[-1], seed + len(specs) - 1)),
+        {"first-call-gives-nothing": lambda specs, seed: Where(lambda came: len(specs) != 2 and isinstance(came, str))},
+    ),
+)
+autotuner.facts(
+    "tries every candidate once a key, then runs the winner alone",
+    one_key,
+    tries_all("left out by another", "does-not-try-all"),
+    tries_all("left out", "cache-shared"),
+    Fact(
+        "known key",
+        Where(lambda came: came["candidates run"] == [1, 1, 1]),
+        {
+            "runs-all-every-time": Where(lambda came: came["tunings"] <= 1),
+            "tunes-every-call": lambda specs, seed, same_objects: Where(lambda came: same_objects),
+            "holds-identity": ANYTHING,
+        },
+        expected="one candidate run at each later call",
+    ),
+    Fact("tunings", [0, 1, 1, 1, 1], "counts-wrong"),
+    Fact("winner not run", [], "winner-not-run", expected="the winner runs at each later call"),
+)
+autotuner.facts(
+    "picks the faster one",
+    one_slow,
+    Fact(
+        "winners",
+        lambda specs, seed, same_objects, slow: Where(lambda came: came[-1] in NAMES and came[-1] != slow),
+        {"slowest-wins": lambda specs, seed, same_objects, slow: [slow] * len(specs)},
+        expected="the name of a faster candidate",
+    ),
+)
+autotuner.facts("tells shapes, layouts, dtypes and devices apart, of x and of weight, and forgets none", other_keys)
 
 
-CONVOLUTIONS = [
-    {"kernel": (3, 3), "padding": (1, 1)},
-    {"kernel": (3, 3), "padding": (0, 0)},
-    {"kernel": (5, 3), "padding": (1, 0)},
-    {"kernel": (1, 3), "padding": (2, 2)},
-]
+# 2.4 run_bucketed
+
+LAYERS = [((3, 3), (1, 1)), ((3, 3), (0, 0)), ((5, 3), (1, 0)), ((1, 3), (2, 2))]  # kernel and padding
 
 
-def make_conv(layer: dict, seed: int) -> nn.Conv2d:
+def make_images(layer: tuple, sizes: list, seed: int) -> tuple[nn.Conv2d, list[torch.Tensor]]:
+    """A convolution with this kernel and padding, and images of these sizes."""
     torch.manual_seed(seed)
-    return nn.Conv2d(2, 3, layer["kernel"], padding=layer["padding"])
-
-
-def make_images(sizes: list, seed: int) -> list[torch.Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    return [torch.randn(2, height, width, generator=generator) + 1 for height, width in sizes]
+    return nn.Conv2d(2, 3, layer[0], padding=layer[1]), [torch.randn(2, *size) + 1 for size in sizes]
 
 
 class SizesSeen(TorchFunctionMode):
@@ -412,104 +383,53 @@ class SizesSeen(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def run_buckets(learner, layer: dict, sizes: list, buckets: list[int], seed: int) -> dict:
-    """Run the learner's `run_bucketed`; report outputs and the image sizes that reached the convolution."""
-    conv, images = make_conv(layer, seed), make_images(sizes, seed)
-    given, settings = list(images), (conv.padding, conv.stride, state_hash(conv))
+def run_buckets(learner, layer: tuple, sizes: list, buckets: list[int], seed: int) -> dict:
+    """Run the learner's `run_bucketed`; report outputs, the sizes that reached the convolution, and what changed."""
+    conv, images = make_images(layer, sizes, seed)
+    given, copies = list(images), [image.clone() for image in images]
+    settings = conv.padding, conv.stride, state_hash(conv)
     with SizesSeen() as seen:
         outputs = learner.run_bucketed(conv, images, list(buckets))
-    fresh = make_images(sizes, seed)
-    kept = len(images) == len(given) and all(
-        image is old and torch.equal(image, new) for image, old, new in zip(images, given, fresh, strict=True)
-    )
-    kept = kept and settings == (conv.padding, conv.stride, state_hash(conv))
-    if isinstance(outputs, (list, tuple)):
-        outputs = [out.detach().clone() if isinstance(out, torch.Tensor) else repr(out) for out in outputs]
-    else:
-        outputs = type(outputs).__name__
-    return {"outputs": outputs, "sizes": sorted(seen.sizes), "kept": kept}
+    changed = {
+        "the list of images": list(map(id, images)) != list(map(id, given)),
+        "an image": not all(map(torch.equal, given, copies)),
+        "conv": settings != (conv.padding, conv.stride, state_hash(conv)),
+    }
+    return {
+        "outputs": outputs if isinstance(outputs, (list, tuple)) else type(outputs).__name__,
+        "sizes": sorted(seen.sizes),
+        "changed": [name for name, differs in changed.items() if differs],
+    }
 
 
-def alone(layer: dict, sizes: list, seed: int) -> list[torch.Tensor]:
-    """What the convolution gives for each image alone."""
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        conv = make_conv(layer, seed)
-        return [conv(image) for image in make_images(sizes, seed)]
+def read_outputs(came: dict, layer: tuple, sizes: list, *rest: object) -> dict:
+    """The report with each output by itself."""
+    outputs = came["outputs"]
+    good = isinstance(outputs, (list, tuple)) and len(outputs) == len(sizes)
+    expect(good, message=f"A list of {len(sizes)} tensors is expected, one output an image.", came=outputs)
+    return {**came, **{f"image {number}": output for number, output in enumerate(outputs)}}
 
 
-def _draw_sizes(rng: torch.Generator, buckets: list[int]) -> list[tuple[int, int]]:
-    """Six image sizes: some wide, some tall, one that fills a bucket, in no order."""
-    small, large = buckets[0], buckets[-1]
-    sides = [draw_int(rng, 7, small - 2), draw_int(rng, small + 1, large - 1), draw_int(rng, 7, small - 2)]
-    return [
-        (sides[0], sides[1]),
-        (sides[2], sides[2] + 1),
-        (large, sides[1] - 2),
-        (small, small),
-        (sides[1] + 1, sides[2]),
-        (sides[0] + 1, sides[0] - 1),
-    ]
+def beliefs(good: torch.Tensor, others: list, layer: tuple, size: tuple, buckets: list[int]) -> dict[str, Where]:
+    """What a wrong output of an image tells, from its shape and then from its values."""
+    rows, columns = (k - 1 - 2 * p for k, p in zip(*layer, strict=True))  # an output has so many less
+    squares = {(3, b - rows, b - columns) for b in buckets} - {good.shape}
+    fitting = [b for b in buckets if b >= max(size)]
+    like_image = {(3, min(size[0], b - rows), min(size[1], b - columns)) for b in fitting} - {good.shape}
+    bottom, right = good.shape[1] - layer[0][0], good.shape[2] - layer[0][1]  # beyond, the image's end may be seen
+    return {
+        "order-lost": Where(lambda came: any(same(came, other, 1e-4, 1e-4) for other in others)),
+        "cut-to-nothing": Where(lambda came: came.numel() == 0 and set(size) & set(buckets)),
+        "not-cropped": Where(lambda came: came.shape in squares),
+        "cropped-to-image-size": Where(lambda came: came.shape in like_image),
+        "axes-confused": Where(lambda came: came.dim() == 3 and came.shape != good.shape),
+        "padding-not-zero": Where(lambda came: same(came[:, :bottom, :right], good[:, :bottom, :right], 1e-4, 1e-4)),
+        "padded-around": Where(lambda came: is_shifted(came, good)),
+        "image-not-kept": Where(lambda came: came.shape == good.shape),
+    }
 
 
-def _run_case(session, rng, layer: dict) -> tuple[dict, list, list, list[int], str]:
-    buckets = [draw_int(rng, 12, 14), draw_int(rng, 20, 24)]
-    sizes, seed = _draw_sizes(rng, buckets), draw_int(rng, 0, 10**6)
-    on = f"kernel {layer['kernel']}, padding {layer['padding']}, buckets {buckets}, images {sizes}"
-    expected = alone(layer, sizes, seed)
-    try:
-        result = session.probe(run_buckets, layer, sizes, buckets, seed)
-    except LearnerError as error:
-        if error.reason == "raised" and error.is_a("RuntimeError"):
-            raise Failed("axes-confused", came=f"RuntimeError: {error.text}", on=on) from None
-        if error.reason == "raised" and error.is_a("ValueError"):
-            raise Failed("exact-fit-refused", came=f"ValueError: {error.text}", on=on) from None
-        raise
-    outputs = result["outputs"]
-    expect(isinstance(outputs, list), message="A list of tensors is expected.", came=outputs, on=on)
-    count = len(outputs)
-    expect(count == len(sizes), message="One output an image is expected.", expected=len(sizes), came=count, on=on)
-    return result, expected, sizes, buckets, on
-
-
-def _judge_outputs(outputs: list, expected: list, sizes: list, buckets: list[int], layer: dict, on: str) -> None:
-    """Raise the misconception that explains the first output that is wrong."""
-    shapes = [tuple(out.shape) if isinstance(out, torch.Tensor) else out for out in outputs]
-    wanted = [tuple(out.shape) for out in expected]
-    if shapes != wanted:
-        first = next(i for i, (came, good) in enumerate(zip(shapes, wanted, strict=True)) if came != good)
-        details = {"expected": wanted[first], "came": shapes[first], "on": f"{on}; image {first}"}
-        if sorted(map(str, shapes)) == sorted(map(str, wanted)):
-            raise Failed("order-lost", **details)
-        if 0 in shapes[first] and set(sizes[first]) & set(buckets):
-            raise Failed("cut-to-nothing", **details)
-        grown = [k - 1 - 2 * p for k, p in zip(layer["kernel"], layer["padding"], strict=True)]
-        if shapes[first] in [(3, b - grown[0], b - grown[1]) for b in buckets]:
-            raise Failed("not-cropped", **details)
-        height, width = sizes[first]
-        fitting = [b for b in buckets if b >= max(height, width)]
-        if shapes[first] in [(3, min(height, b - grown[0]), min(width, b - grown[1])) for b in fitting]:
-            raise Failed("cropped-to-image-size", **details)
-        raise Failed("axes-confused" if grown[0] != grown[1] or len(shapes[first]) == 3 else None, **details)
-    pairs = list(zip(outputs, expected, strict=True))
-    wrong = [n for n, (came, good) in enumerate(pairs) if not torch.allclose(came, good, rtol=1e-4, atol=1e-4)]
-    if not wrong:
-        return
-    kind = "image-not-kept"
-    if all(_differs_at_the_end_only(*pairs[number], layer["kernel"]) for number in wrong):
-        kind = "padding-not-zero"
-    elif any(_is_shifted(*pairs[number]) for number in wrong):
-        kind = "padded-around"
-    came, good = pairs[wrong[0]]
-    raise Failed(kind, expected=good, came=came, on=f"{on}; image {wrong[0]}")
-
-
-def _differs_at_the_end_only(came: torch.Tensor, good: torch.Tensor, kernel: tuple[int, int]) -> bool:
-    """True if the outputs agree but for the last rows and columns, which see what lies beyond the image."""
-    height, width = good.shape[1] - kernel[0], good.shape[2] - kernel[1]
-    return torch.allclose(came[:, :height, :width], good[:, :height, :width], rtol=1e-4, atol=1e-4)
-
-
-def _is_shifted(came: torch.Tensor, good: torch.Tensor) -> bool:
+def is_shifted(came: torch.Tensor, good: torch.Tensor) -> bool:
     """True if a patch of the right output stands somewhere else in what came."""
     row, column = good.shape[1] // 3, good.shape[2] // 3
     patch = good[:, row : row + 2, column : column + 2]
@@ -519,102 +439,121 @@ def _is_shifted(came: torch.Tensor, good: torch.Tensor) -> bool:
     return bool(close.any())
 
 
-@BUCKETED.check("gives what the convolution gives for each image alone")
-def _(session, rng):
-    for layer in CONVOLUTIONS[:2]:
-        result, expected, sizes, buckets, on = _run_case(session, rng, layer)
-        _judge_outputs(result["outputs"], expected, sizes, buckets, layer, on)
+def many_sizes(draw: Draw, layer: tuple, told: str | None = None) -> Case:
+    """Images of many sizes in no order: some wide, some tall, some that fill a bucket.
+
+    The first nearly fills its bucket: there a shift leaves most of it in sight. A wrong output tells `told`, if given.
+    """
+    small, large = buckets = [draw(12, 14), draw(20, 24)]
+    short, side, long = draw(7, small - 2), draw(7, small - 2), draw(small + 1, large - 1)
+    sizes = [(large - 2, large - 3), (short, long), (side, side + 1), (large, long - 2)]
+    sizes += [(small, small), (long + 1, side), (short + 1, short - 1)]
+    seed, facts = draw.seed(), []
+    conv, images = make_images(layer, sizes, seed)
+    outputs = [conv(image).detach() for image in images]
+    for number, (good, size) in enumerate(zip(outputs, sizes, strict=True)):
+        others = outputs[:number] + outputs[number + 1 :]
+        kinds = told or beliefs(good, others, layer, size, buckets)
+        facts.append(Fact(f"image {number}", good, kinds, f"The output of image {number} is wrong."))
+    on = f"kernel {layer[0]}, padding {layer[1]}, buckets {buckets}, images {sizes}"
+    return Case(on, layer, sizes, buckets, seed, facts=facts)
 
 
-@BUCKETED.check("also where kernel and padding differ between height and width")
-def _(session, rng):
-    for layer in CONVOLUTIONS[2:]:
-        result, expected, sizes, buckets, on = _run_case(session, rng, layer)
-        try:
-            _judge_outputs(result["outputs"], expected, sizes, buckets, layer, on)
-        except Failed as failure:
-            failure.misconception = "axes-confused"
-            raise
-
-
-@BUCKETED.check("lets no more sizes reach the convolution than there are buckets")
-def _(session, rng):
-    result, _, _, buckets, on = _run_case(session, rng, CONVOLUTIONS[0])
-    came = len(result["sizes"])
-    expect(came > 0, message="No image reached `conv`, as a module or through F.conv2d.", on=on)
-    at_most = f"at most {len(buckets)} distinct sizes"
-    expect(came <= len(buckets), "every-size-reaches-conv", expected=at_most, came=result["sizes"], on=on)
-    expect(result["kept"], "caller-changed", on=on)
-
-
-@BUCKETED.check("refuses an image that fits no bucket, and names its larger side")
-def _(session, rng):
-    buckets = [12, 20]
-    side = draw_int(rng, 21, 40)
-    for large in ((side, 9), (9, side), (side - 1 if side > 21 else 9, side)):
-        sizes, seed = [(8, 8), large], draw_int(rng, 0, 10**6)
+def too_large(draw: Draw) -> Iterator[Case]:
+    side, buckets = draw(21, 40), [12, 20]
+    for size in ((side, 9), (9, side), (side - 1, side)):
+        sizes = [(8, 8), size]
         on = f"buckets {buckets}, images {sizes}"
-        arguments = (CONVOLUTIONS[0], sizes, buckets, seed)
-        expect_raises(
-            lambda arguments=arguments: session.probe(run_buckets, *arguments),
-            "ValueError",
-            on,
-            "too-large-not-told",
-            mentions=[str(side)],
-        )
+        yield Case(on, LAYERS[0], sizes, buckets, draw.seed(), mentions=[str(side)])
 
 
-# 2.5
+bucketed = Contract(
+    BUCKETED,
+    ask=run_buckets,
+    read=read_outputs,
+    errors={"RuntimeError": "axes-confused", "ValueError": "exact-fit-refused"},
+    rtol=1e-4,
+    atol=1e-4,
+)
+bucketed.facts(
+    "gives what the convolution gives for each image alone",
+    lambda draw: [many_sizes(draw, layer) for layer in LAYERS[:2]],
+)
+bucketed.facts(
+    "also where kernel and padding differ between height and width",
+    lambda draw: [many_sizes(draw, layer, "axes-confused") for layer in LAYERS[2:]],
+)
+bucketed.facts(
+    "lets no more sizes reach the convolution than there are buckets",
+    lambda draw: many_sizes(draw, LAYERS[0]),
+    Fact(
+        "sizes",
+        Where(lambda came: 1 <= len(came) <= 2),
+        {"every-size-reaches-conv": Where(lambda came: len(came) > 2)},
+        expected="one or two distinct sizes that reach `conv`, as a module or through F.conv2d",
+    ),
+    Fact("changed", [], "caller-changed", expected="nothing changed"),
+)
+bucketed.refuses("refuses an image that fits no bucket, and names its larger side", "too-large-not-told", too_large)
 
 
-def _draw_seconds(rng: torch.Generator, low: float, high: float) -> float:
-    return round(low + (high - low) * float(torch.rand((), generator=rng)), 6)
+# 2.5 break_even_calls
 
 
-def _call(session, times: tuple[float, float, float], kind: str | None) -> object:
-    on = "tuning_s={:g}, default_s={:g}, tuned_s={:g}".format(*times)
-    try:
-        return session.call("break_even_calls", *times), on
-    except LearnerError as error:
-        if kind and error.reason == "raised":
-            raise Failed(kind, expected=math.inf, came=f"{error.kinds[0]}: {error.text}", on=on) from None
-        raise
+def exact_calls(tuning: float, default: float, tuned: float) -> float:
+    """The number of calls after which tuning has paid."""
+    return tuning / (default - tuned) if default > tuned else math.inf
 
 
-@BREAK_EVEN.check("gives the exact number of calls where tuning pays")
-def _(session, rng):
-    cases = [(_draw_seconds(rng, 1, 4), _draw_seconds(rng, 0.02, 0.4), _draw_seconds(rng, 0.001, 0.01))]
-    cases += [(1.5, 0.5, 0.3), (_draw_seconds(rng, 0.01, 0.1), 3.0, 0.0), (0.0, 0.5, 0.25)]
-    for times in cases:
-        tuning, default, tuned = times
-        came, on = _call(session, times, None)
-        expected = tuning / (default - tuned)
-        number = float(came) if isinstance(came, (int, float, torch.Tensor)) else None
-        kind = None
-        if number is not None and tuning:
-            if tuned and math.isclose(number, tuning / (default / tuned), rel_tol=1e-5):
-                kind = "ratio-not-difference"
-            elif any(part and math.isclose(number, tuning / part, rel_tol=1e-5) for part in (default, tuned) if tuned):
-                kind = "divides-by-default"
-            elif number in (math.floor(expected), math.ceil(expected), math.floor(expected) + 1):
-                kind = "rounded"
-        expect_close(came, expected, on, kind)
+def times(*seconds: float) -> Case:
+    return Case("tuning_s={:g}, default_s={:g}, tuned_s={:g}".format(*seconds), *seconds)
 
 
-@BREAK_EVEN.check("gives inf where tuning never pays")
-def _(session, rng):
-    default = _draw_seconds(rng, 0.1, 0.5)
-    slower = (_draw_seconds(rng, 1, 4), default, default + _draw_seconds(rng, 0.01, 0.5))
-    for kind, times in (("negative-break-even", slower), ("divides-by-zero", (1.0, default, default))):
-        came, on = _call(session, times, kind)
-        expect_close(came, math.inf, on, kind)
+def seconds(draw: Draw, low: float, high: float) -> float:
+    """A drawn time, short enough to be shown whole."""
+    return round(draw.real(low, high), 4)
 
 
-@BREAK_EVEN.check("refuses negative times and NaN")
-def _(session, rng):
-    good = [_draw_seconds(rng, 1, 4), _draw_seconds(rng, 0.2, 0.4), _draw_seconds(rng, 0.01, 0.1)]
-    for kind, bad in (("negative-accepted", -0.5), ("nan-slips-through", math.nan)):
-        for place in range(3):
-            times = [*good[:place], bad, *good[place + 1 :]]
-            on = "tuning_s={:g}, default_s={:g}, tuned_s={:g}".format(*times)
-            expect_raises(lambda times=times: session.call("break_even_calls", *times), "ValueError", on, kind)
+def paying(draw: Draw) -> Iterator[Case]:
+    yield times(1.5, 0.5, 0.3)
+    yield times(seconds(draw, 1, 4), seconds(draw, 0.02, 0.4), seconds(draw, 0.001, 0.01))
+    yield times(seconds(draw, 0.01, 0.1), 3.0, 0.0)
+    yield times(0.0, 0.5, 0.25)
+
+
+def never_paying(draw: Draw, slower_by: float) -> Case:
+    default = seconds(draw, 0.1, 0.5)
+    return times(seconds(draw, 1, 4), default, default + slower_by)
+
+
+def bad_times(draw: Draw, bad: float) -> Iterator[Case]:
+    good = [seconds(draw, 1, 4), seconds(draw, 0.2, 0.4), seconds(draw, 0.01, 0.1)]
+    for place in range(3):
+        yield times(*good[:place], bad, *good[place + 1 :])
+
+
+break_even = Contract(
+    BREAK_EVEN,
+    truth=exact_calls,
+    told={
+        "ratio-not-difference": lambda tuning, default, tuned: tuning / (default / tuned),
+        "divides-by-default": lambda tuning, default, tuned: tuning / default,
+        "divides-by-default/tuned": lambda tuning, default, tuned: tuning / tuned,
+        "rounded/down": lambda *case: math.floor(exact_calls(*case)),
+        "rounded/up": lambda *case: math.ceil(exact_calls(*case)),
+    },
+)
+break_even.equals("gives the exact number of calls where tuning pays", paying)
+
+
+def never(misconception: str, cases: Callable[[Draw], Case]) -> None:
+    """Where tuning never pays, any other number and any error tell the same."""
+    not_inf = Where(lambda came: math.isnan(came) or came < math.inf)
+    errors = {"Exception": misconception}
+    break_even.equals("gives inf where tuning never pays", cases, told={misconception: not_inf}, errors=errors)
+
+
+never("negative-break-even", lambda draw: never_paying(draw, seconds(draw, 0.01, 0.5)))
+never("divides-by-zero", lambda draw: never_paying(draw, 0.0))
+break_even.refuses("refuses negative times and NaN", "negative-accepted", lambda draw: bad_times(draw, -0.5))
+break_even.refuses("refuses negative times and NaN", "nan-slips-through", lambda draw: bad_times(draw, math.nan))

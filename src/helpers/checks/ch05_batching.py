@@ -314,8 +314,8 @@ def returned(value: object) -> str:
 def raised(error: BaseException) -> str:
     """A raised error in words, a subclass of a known one as that."""
     kinds = {kind.__name__ for kind in type(error).__mro__}
-    known = [kind for kind in ("KeyError", "ArithmeticError", "ValueError") if kind in kinds]
-    return f"raised {(known or [type(error).__name__])[0]}: {str(error)[:300]}"
+    known = (kind for kind in ("KeyError", "ArithmeticError", "ValueError") if kind in kinds)
+    return f"raised {next(known, type(error).__name__)}: {str(error)[:300]}"
 
 
 def run_batcher(learner, max_batch: int, script: list) -> dict:

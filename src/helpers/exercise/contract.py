@@ -121,7 +121,7 @@ class Fact:
     """One thing that a probe's report must say.
 
     Attributes:
-        name: its key in the report.
+        name: its key in the report; None for an answer that is one whole.
         wanted: the right value, a `Where` of right ones, or a function of the case's arguments that gives either.
         told: the misconception behind any other value, or several by the values that they give.
         message: what is wrong, where the misconception's own text does not say it.
@@ -129,7 +129,7 @@ class Fact:
         rtol, atol: tolerances, where the contract's will not do.
     """
 
-    name: str
+    name: object
     wanted: object
     told: Told = None
     message: str = ""
@@ -205,6 +205,20 @@ class Contract:
 
         self.exercise.check(name)(climb)
 
+    def telling(self, draw: Draw, make: Callable[[Draw], Case], told: Mapping[str, Any] | None = None) -> Case:
+        """Draw a case until every belief is wrong on it, each in its own way: none is right by chance.
+
+        Args:
+            told: beliefs beside the contract's own.
+        """
+        answers = {"": self.truth, **(told or {}), **self.told}
+        for _ in range(10 * DRAWS):
+            case = make(draw)
+            values = [value for _, value in values_of(answers, None, case.arguments)]
+            if not any(same(a, b, **self.tolerance) for i, a in enumerate(values) for b in values[:i]):
+                return case
+        raise AssertionError(f"{self.exercise.id}: a belief is right on every case drawn, or two give the same")
+
     def ask(self, session: Session, case: Case) -> object:
         """What the learner's code gives on a case."""
         if callable(self.asked):
@@ -272,7 +286,7 @@ class DeclaredRung:
         """Fail unless the answer, or each part of it, is right; name the belief that explains it."""
         parts = self._named_parts(came, wanted, case)
         for part in self._parts(case, wanted):
-            value = parts[part.name] if part.name else came
+            value = came if part.name is None else parts[part.name]
             if self._same(value, part.wanted, part):
                 continue
             kind = self._belief(value, part, case)
@@ -284,7 +298,10 @@ class DeclaredRung:
             raise Failed(kind, message, expected=expected, came=came, on=case.on)
 
     def _facts(self, case: Case) -> tuple[Fact, ...]:
-        return (*self.facts, *case.facts)
+        facts = (*self.facts, *case.facts)
+        if len({fact.name for fact in facts}) < len(facts):
+            raise ValueError(f"{self.name}: two facts of one name; one `Fact` tells all beliefs about it")
+        return facts
 
     def _truth(self, case: Case) -> object:
         facts = self._facts(case)
@@ -302,7 +319,7 @@ class DeclaredRung:
             for name, right in wanted.items():
                 yield Fact(name, right, self.told, self.contract.message.format(name))
         else:
-            yield Fact("", wanted, self.told)
+            yield Fact(None, wanted, self.told)
 
     def _named_parts(self, came: object, wanted: object, case: Case) -> dict:
         if not isinstance(wanted, dict):
@@ -345,11 +362,11 @@ def given(value: object, arguments: Sequence) -> object:
         return Where(lambda came: False)
 
 
-def values_of(told: Told, part: str, arguments: Sequence) -> Iterator[tuple[str, object]]:
+def values_of(told: Told, part: object, arguments: Sequence) -> Iterator[tuple[str, object]]:
     """What each belief gives for a part of the answer; beliefs that do not speak of this part are left out."""
     for name, value in told.items() if isinstance(told, Mapping) else ():
         value = given(value, arguments)
-        if part and isinstance(value, dict):
+        if part is not None and isinstance(value, dict):
             if part not in value:
                 continue
             value = value[part]
