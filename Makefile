@@ -1,6 +1,6 @@
 # The course's commands. Each installs what it needs into .venv first; a second run installs nothing.
 #   make lab       learn: opens JupyterLab at your own copy of the first chapter
-#   make test      run every test
+#   make test      run the tests
 #   make test-oldest   the same on the oldest PyTorch that the course accepts, in .venv-oldest
 #   make course    execute the chapters and print the claims report (finished chapters are kept)
 #   make build     regenerate exercises and notebooks from their sources

@@ -660,6 +660,44 @@ class PositionTable(nn.Module):
         return self.table[:length]
 """,
         ),
+        Wrong(
+            "cache-has-graph",
+            """
+class PositionTable(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.dim = dim
+        self.frequency = nn.Parameter(10000 ** (-torch.arange(0, dim, 2).double() / dim))
+        self.register_buffer("table", torch.empty(0, dim), persistent=False)
+
+    def forward(self, length):
+        if length > len(self.table):
+            rows = max(length, 64)
+            with torch.inference_mode(False):
+                a = torch.arange(rows).double()[:, None] * self.frequency.double()
+                self.table = torch.stack([a.sin(), a.cos()], -1).reshape(rows, self.dim).to(self.table.dtype)
+        return self.table[:length]
+""",
+        ),
+        Wrong(
+            "cache-has-graph",
+            """
+class PositionTable(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.dim = dim
+        self.register_buffer("table", torch.empty(0, dim), persistent=False)
+
+    def forward(self, length):
+        if length > len(self.table):
+            with torch.inference_mode(False):
+                p = torch.arange(length).double()[:, None]
+                a = p / 10000 ** (torch.arange(0, self.dim, 2).double() / self.dim)
+                table = torch.stack([a.sin(), a.cos()], -1).reshape(length, self.dim).to(self.table.dtype)
+            self.table = table.requires_grad_()
+        return self.table[:length]
+""",
+        ),
     ],
     "1.5": [
         Wrong(

@@ -482,6 +482,14 @@ def prepare(fn, backend):
     return call
 """,
         ),
+        Wrong(
+            "other-values",
+            """
+def prepare(fn, backend):
+    compiled = torch.compile(fn, backend=backend, dynamic=True)
+    return lambda x: compiled(x) if len(x) > 1 else x
+""",
+        ),
     ],
     "3.4": [
         Wrong(
@@ -675,6 +683,35 @@ class CountingLayer(nn.Module):
 
     def forward(self, x):
         self.calls.copy_((self.calls + 1).clamp(max=self.limit))
+        return self.layer(x)
+""",
+        ),
+        Wrong(
+            "other-values",
+            """
+class CountingLayer(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        self.calls += 1
+        return self.layer(x) / self.calls
+""",
+        ),
+        Wrong(
+            "runs-eager",
+            """
+class CountingLayer(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        torch._dynamo.config.cache_size_limit = 1
+        self.layer = layer
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
         return self.layer(x)
 """,
         ),

@@ -998,5 +998,28 @@ def hidden_tensors(module):
     return found
 """,
         ),
+        Wrong(
+            "attributes-missed",
+            """
+def hidden_tensors(module):
+    known, seen, found = {id(t) for t in [*module.parameters(), *module.buffers(), *module.modules()]}, set(), []
+
+    def look(container, path):
+        if id(container) in seen:
+            return
+        seen.add(id(container))
+        for key, item in container.items() if isinstance(container, dict) else enumerate(container):
+            if isinstance(item, (list, tuple, dict)):
+                look(item, f"{path}.{key}")
+            elif isinstance(item, (torch.Tensor, nn.Module)) and id(item) not in known:
+                found.append(f"{path}.{key}")
+
+    for path, child in module.named_modules():
+        for name, value in vars(child).items():
+            if isinstance(value, (list, tuple, dict)) and name not in ("_parameters", "_buffers", "_modules"):
+                look(value, f"{path}.{name}".lstrip("."))
+    return found
+""",
+        ),
     ],
 }

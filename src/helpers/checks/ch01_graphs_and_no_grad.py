@@ -3,90 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import inspect
 import math
 import re
 import weakref
 from collections.abc import Callable, Iterator
+from unittest import mock
 
 import numpy as np
 import torch
 from torch import nn
 
-from ..evidence import op_counts, state_hash, storage_bytes
-from ..exercise.declare import Failed, load_exercises
-from ..exercise.expect import draw_int, expect, expect_close, expect_raises, expect_tensor
+from ..evidence import op_counts, state_hash, storage_bytes, training_flags
+from ..exercise.contract import ANYTHING, Case, Contract, Draw, Fact, Where, shaped
+from ..exercise.declare import load_exercises
+from ..exercise.expect import expect
+from ..exercise.serving import BLANK_MARK
 from ..exercise.wire import LearnerError
 
 PREDICT, EVALUATE, COLLECT, TABLE, SERVE = load_exercises(__file__)
 
-MODES = ["train", "train+no_grad", "train+inference_mode", "eval", "eval+no_grad", "eval+inference_mode"]
 
-
-def make_net() -> nn.Sequential:
-    """The net of the notebook: dropout and batch norm, the two layers that behave differently in training."""
-    return nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3))
-
-
-# 1.1
-
-
-def true_modes() -> dict[str, tuple[bool, bool, bool]]:
-    """Run the net in all six modes: outputs repeatable, statistics stay put, graph recorded."""
-    contexts = {"no_grad": torch.no_grad, "inference_mode": torch.inference_mode}
-    truth = {}
-    for mode in MODES:
-        torch.manual_seed(0)
-        net, x = make_net(), torch.randn(32, 8)
-        training, _, context = mode.partition("+")
-        net.train(training == "train")
-        before = net[1].running_mean.clone()
-        with contexts.get(context, torch.enable_grad)():
-            first, second = net(x), net(x)
-        same = bool(torch.equal(first, second))
-        truth[mode] = (same, bool(torch.equal(before, net[1].running_mean)), first.requires_grad)
-    return truth
-
-
-@PREDICT.check("all six rows as the net behaves")
-def _(session, rng):
-    came = session.call("predict_modes")
-    expect(isinstance(came, dict), message="A dict from mode to three bools is expected.", came=came)
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
-        truth = true_modes()
-    missing = [mode for mode in MODES if mode not in came]
-    expect(not missing, message=f"Rows are missing: {', '.join(missing)}.")
-    for mode in MODES:
-        row = came[mode]
-        good = isinstance(row, (tuple, list)) and len(row) == 3 and all(type(v) is bool for v in row)
-        expect(good, message=f"Row {mode!r} should be three bools.", came=row)
-    wrong = [mode for mode in MODES if tuple(came[mode]) != truth[mode]]
-    if not wrong:
-        return
-    no_graph_rows = [m for m in wrong if "+" in m and m.startswith("train")]
-    message = f"Look again at {', '.join(wrong)}."
-    if "eval" in wrong and came["eval"][2] is False:
-        raise Failed("eval-stops-recording", message)
-    if any(came[mode][1] for mode in no_graph_rows):
-        raise Failed("no-grad-freezes-statistics", message)
-    if any(came[mode][0] for mode in no_graph_rows):
-        raise Failed("no-grad-stops-dropout", message)
-    raise Failed(None, message)
-
-
-# 1.2
-
-
-def frozen_net(seed: int) -> nn.Sequential:
-    """The net in train mode, batch norm frozen in eval mode, statistics away from their start values."""
+def make_net(seed: int, batch_norm: str = "train") -> nn.Sequential:
+    """The notebook's net in train mode, batch norm in a mode of its own, its statistics away from their start."""
     torch.manual_seed(seed)
-    net = make_net()
+    net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3))
     net[1].running_mean.normal_()
     net[1].running_var.uniform_(0.5, 2.0)
-    net.train()
-    net[1].eval()
+    net[1].train(batch_norm == "train")
     return net
 
 
@@ -95,495 +40,478 @@ def make_batches(seed: int, sizes: list[int]) -> list[torch.Tensor]:
     return [torch.randn(size, 8, generator=generator) for size in sizes]
 
 
-def flags(model: nn.Module) -> list[bool]:
-    return [module.training for module in model.modules()]
+@torch.no_grad()
+def outputs_of(model: nn.Module, seed: int, sizes: list[int]) -> list[torch.Tensor]:
+    return [model(batch) for batch in make_batches(seed, sizes)]
 
 
-def hooks(model: nn.Module) -> int:
-    """How many hooks of any kind are on a model."""
+def of_rows(draw: Draw, *sizes: int, **options: object) -> Case:
+    """A case of random batches, with what else its probe is given."""
+    told = [f"{name.replace('_', ' ')}: {value}" for name, value in options.items()]
+    on = ", ".join([f"batches of {list(sizes)} rows", *told])
+    return Case(on, draw.seed(), list(sizes), *options.values())
+
+
+def traces_on(model: nn.Module) -> dict:
+    """What a function may leave on a model: frozen parameters, and hooks."""
     names = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    return sum(len(getattr(module, name)) for module in model.modules() for name in names)
-
-
-def trainable(model: nn.Module) -> list[bool]:
-    return [parameter.requires_grad for parameter in model.parameters()]
-
-
-def run_evaluate(learner, seed: int, sizes: list[int], as_generator: bool, freeze: bool) -> dict:
-    """Run the learner's `evaluate`; report output, what autograd saved, state hashes and flags."""
-    model, batches = frozen_net(seed), make_batches(seed, sizes)
-    if not freeze:
-        model.train()
-    kept = []
-
-    def pack(tensor: torch.Tensor) -> torch.Tensor:
-        kept.append(tensor.numel())
-        return tensor
-
-    before, flags_before = state_hash(model), flags(model)
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-        out = learner.evaluate(model, (b for b in batches) if as_generator else batches)
     return {
-        "out": out,
-        "recorded": bool(kept),
-        "state kept": state_hash(model) == before,
-        "trainable": all(trainable(model)),
-        "hooks": hooks(model),
-        "flags before": flags_before,
-        "flags after": flags(model),
+        "frozen": [name for name, parameter in model.named_parameters() if not parameter.requires_grad],
+        "hooks": sum(len(getattr(module, name)) for module in model.modules() for name in names),
     }
 
 
-def run_evaluate_broken(learner, seed: int, broken_model: bool) -> dict:
-    """Run `evaluate` on batches of which the second raises; report the error and the flags."""
-    model, batches = frozen_net(seed), make_batches(seed, [3, 4])
-    before = flags(model)
+NO_TRACES = (
+    Fact("frozen", [], "parameters-frozen", expected="no frozen parameter"),
+    Fact("hooks", 0, "hook-left", expected="no hooks"),
+)
 
-    def broken() -> Iterator[torch.Tensor]:
-        yield batches[0]
-        if not broken_model:
-            raise OSError("disk gone")
-        yield batches[1][:, :5]
 
-    raised = "nothing"
+def no_graph(part: str, misconception: str) -> Fact:
+    """No tensor, or row of a tensor, in this part of a report carries a graph."""
+    free = Where(lambda came: not any(tensor.requires_grad for tensor in came))
+    return Fact(part, free, misconception, expected="no graph", came="a tensor with a grad_fn")
+
+
+def listed(answers: object) -> object:
+    """A list of tensors as it is; anything else in words, which no check takes for an answer."""
+    good = isinstance(answers, list) and all(isinstance(answer, torch.Tensor) for answer in answers)
+    return answers if good else f"not a list of tensors: {answers!r}"
+
+
+def error_of(action: Callable[[], object], kind: type[Exception] = Exception) -> str:
+    """The error that an action raises, as `ValueError: no batches`; an empty text where it raises none."""
     try:
-        learner.evaluate(model, broken())
-    except LearnerError:
-        raise
-    except Exception as error:
-        raised = type(error).__name__
-    return {"raised": raised, "before": before, "after": flags(model)}
-
-
-@EVALUATE.check("gives the outputs of eval mode, for a list and for a generator")
-def _(session, rng):
-    for as_generator in (False, True):
-        seed, sizes = draw_int(rng, 0, 10**6), [3, draw_int(rng, 2, 6)] + [1] * as_generator
-        on = f"{'a generator of' if as_generator else 'a list of'} batches of {sizes} rows"
-        try:
-            result = session.probe(run_evaluate, seed, sizes, as_generator, False)
-        except LearnerError as error:
-            if as_generator and error.reason == "raised" and error.is_a("TypeError"):
-                raise Failed("not-only-lists", came=f"TypeError: {error.text}", on=on) from None
+        action()
+    except kind as error:
+        if isinstance(error, LearnerError) or BLANK_MARK in str(error):
             raise
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            model = frozen_net(seed).eval()
-            expected = torch.cat([model(batch) for batch in make_batches(seed, sizes)])
-        out = expect_tensor(result["out"], on, expected.shape)
-        if as_generator:
-            expect_close(out, expected, on, "not-only-lists")
-        expect_close(out, expected, on, "still-training")
+        return f"{'ValueError' if isinstance(error, ValueError) else type(error).__name__}: {error}"
+    return ""
 
 
-@EVALUATE.check("records no graph")
-def _(session, rng):
-    result = session.probe(run_evaluate, draw_int(rng, 0, 10**6), [3, 2], True, False)
-    facts = {"expected": "no graph", "on": "two batches"}
-    expect(not result["out"].requires_grad, "graph-recorded", came="an output with a grad_fn", **facts)
-    expect(not result["recorded"], "detach-at-the-end", came="tensors saved for a backward pass", **facts)
+# 1.1 predict_modes
+
+MODES = [training + grad for training in ("train", "eval") for grad in ("", "+no_grad", "+inference_mode")]
 
 
-@EVALUATE.check("leaves parameters and statistics as they were")
-def _(session, rng):
-    result = session.probe(run_evaluate, draw_int(rng, 0, 10**6), [3, 2], True, False)
-    facts = {"expected": "the same parameters and buffers", "came": "others"}
-    expect(result["state kept"], "state-changed", on="two batches", **facts)
-    expect(result["trainable"], "parameters-frozen", on="two batches", expected="requires_grad=True", came=False)
-    expect(not result["hooks"], "hook-left", on="two batches", expected="no hooks", came=result["hooks"])
+def true_row(mode: str) -> tuple[bool, bool, bool]:
+    """Run the net in a mode: outputs repeatable, statistics stay put, graph recorded."""
+    training, _, grad = mode.partition("+")
+    net, (x,) = make_net(0).train(training == "train"), make_batches(0, [32])
+    before = net[1].running_mean.clone()
+    with getattr(torch, grad or "enable_grad")():
+        first, second = net(x), net(x)
+    return torch.equal(first, second), torch.equal(before, net[1].running_mean), first.requires_grad
 
 
-@EVALUATE.check("gives every submodule its own mode back")
-def _(session, rng):
-    for freeze in (False, True):
-        result = session.probe(run_evaluate, draw_int(rng, 0, 10**6), [3, 2], True, freeze)
-        before, after = result["flags before"], result["flags after"]
-        on = "a model in train mode" + (", its batch norm in eval mode" if freeze else "")
-        if freeze and all(after):
-            raise Failed("frozen-layer-woken", expected=before, came=after, on=on)
-        expect(before == after, "mode-not-restored", expected=before, came=after, on=on)
+def wrong_rows(came: object) -> dict:
+    """The rows in which an answer differs from what the net does."""
+    expect(isinstance(came, dict), message="A dict from mode to three bools is expected.", came=came)
+    rows = {mode: tuple(row) for mode, row in came.items() if isinstance(row, (tuple, list))}
+    bad = [mode for mode in MODES if [type(value) for value in rows.get(mode, ())] != [bool] * 3]
+    expect(not bad, message=f"Rows of three bools are missing: {', '.join(bad)}.", came=came)
+    return {"rows": {mode: rows[mode] for mode in MODES if rows[mode] != true_row(mode)}}
 
 
-@EVALUATE.check("gives the modes back when a batch raises, and lets the error through")
-def _(session, rng):
-    for broken_model in (False, True):
-        result = session.probe(run_evaluate_broken, draw_int(rng, 0, 10**6), broken_model)
-        on = "two batches, the second of which raises"
-        expect(result["raised"] != "nothing", message="The error was swallowed.", on=on)
-        before, after = result["before"], result["after"]
-        expect(before == after, "mode-lost-on-error", expected=before, came=after, on=on)
+def without_graph(column: int) -> Where:
+    """Rows of train mode that say yes in this column because no graph is recorded."""
+    return Where(lambda rows: any(row[column] for mode, row in rows.items() if mode.startswith("train+")))
 
 
-def run_evaluate_empty(learner) -> object:
-    return learner.evaluate(make_net(), iter([]))
+Contract(PREDICT, read=wrong_rows).facts(
+    "all six rows as the net behaves",
+    lambda draw: Case("a net with dropout and batch norm"),
+    Fact(
+        "rows",
+        {},
+        {
+            "eval-stops-recording": Where(lambda rows: not rows["eval"][2]),
+            "no-grad-freezes-statistics": without_graph(1),
+            "no-grad-stops-dropout": without_graph(0),
+        },
+        "Look again at these rows.",
+        expected="what the net does",
+    ),
+)
 
 
-@EVALUATE.check("says so when there is no batch")
-def _(session, rng):
-    request = lambda: session.probe(run_evaluate_empty)  # noqa: E731
-    try:
-        expect_raises(request, "ValueError", "no batches", "empty-not-told", ["batch"])
-    except Failed as failure:
-        told = re.search(r"(?i)^ValueError: .*\b(empty|nothing|none|no)\b", failure.came)
-        if not told or "torch.cat" in failure.came:
-            raise
+# 1.2 evaluate
 
 
-# 1.3
+def run_evaluate(learner, seed: int, sizes: list[int], source: str = "generator", batch_norm: str = "train") -> dict:
+    """Run the learner's `evaluate`; report its output, what autograd saved, and what happened to the model."""
+    model, batches, saved = make_net(seed, batch_norm), make_batches(seed, sizes), []
+    before = state_hash(model)
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: saved.append(0) or tensor, lambda tensor: tensor):
+        out = learner.evaluate(model, batches if source == "list" else (batch for batch in batches))
+    return {
+        "out": out,
+        "on the way": "tensors saved for a backward pass" if saved else "no graph",
+        "state": "the same parameters and buffers" if state_hash(model) == before else "others",
+        "modes": training_flags(model),
+        **traces_on(model),
+    }
 
 
-class Features(nn.Module):
+def outputs_or(misconception: str) -> Fact:
+    """The outputs of eval mode; others of the right shape tell this."""
+    return Fact(
+        "out",
+        lambda seed, sizes, *_: torch.cat(outputs_of(make_net(seed).eval(), seed, sizes)),
+        {misconception: lambda seed, sizes, *_: shaped(sum(sizes), 3)},
+    )
+
+
+evaluation = Contract(EVALUATE, ask=run_evaluate)
+evaluation.facts(
+    "gives the outputs of eval mode, for a list and for a generator",
+    lambda draw: of_rows(draw, 3, draw(2, 6), source="list"),
+    outputs_or("still-training"),
+)
+evaluation.facts(
+    "gives the outputs of eval mode, for a list and for a generator",
+    lambda draw: of_rows(draw, 3, draw(2, 6), 1, source="generator"),
+    outputs_or("not-only-lists"),
+    errors={"^[^:]*TypeError": "not-only-lists"},
+)
+evaluation.facts(
+    "records no graph",
+    lambda draw: of_rows(draw, 3, 2),
+    no_graph("out", "graph-recorded"),
+    Fact("on the way", "no graph", "detach-at-the-end"),
+)
+evaluation.facts(
+    "leaves parameters and statistics as they were",
+    lambda draw: of_rows(draw, 3, 2),
+    Fact("state", "the same parameters and buffers", "state-changed"),
+    *NO_TRACES,
+)
+evaluation.facts(
+    "gives every submodule its own mode back",
+    lambda draw: [of_rows(draw, 3, 2, source="generator", batch_norm=mode) for mode in ("train", "eval")],
+    Fact(
+        "modes",
+        lambda seed, sizes, source, batch_norm: training_flags(make_net(seed, batch_norm)),
+        {"frozen-layer-woken": Where(lambda came: all(came.values())), "mode-not-restored": ANYTHING},
+    ),
+)
+
+
+def run_broken(learner, widths: list[int]) -> dict:
+    """Run `evaluate` on batches of these widths, of which 0 cannot be read; report the error and the modes."""
+    model = make_net(0, batch_norm="eval")
+
+    def batches() -> Iterator[torch.Tensor]:
+        for width in widths:
+            if not width:
+                raise OSError("disk gone")
+            yield torch.randn(3, width)
+
+    return {"raised": error_of(lambda: learner.evaluate(model, batches())) or "nothing", "modes": training_flags(model)}
+
+
+NO_BATCHES = r"(?is)^ValueError: (.*batch|(?!.*torch\.cat).*\b(empty|nothing|none|no)\b)"
+broken = Contract(EVALUATE, ask=run_broken)
+broken.facts(
+    "gives the modes back when a batch raises, and lets the error through",
+    lambda draw: [
+        Case("two batches, the second of which cannot be read", [8, 0]),
+        Case("two batches, the second of which the model refuses", [8, 5]),
+    ],
+    Fact("raised", Where(lambda came: came != "nothing"), message="The error was swallowed.", expected="the error"),
+    Fact("modes", lambda widths: training_flags(make_net(0, batch_norm="eval")), "mode-lost-on-error"),
+)
+broken.facts(
+    "says so when there is no batch",
+    lambda draw: Case("no batches", []),
+    Fact("raised", Where(lambda came: re.search(NO_BATCHES, came)), "empty-not-told", expected="a ValueError for it"),
+)
+
+
+# 1.3 collect_features
+
+
+class Features(nn.Sequential):
     """A small net whose forward pass notes its own mode, and which of its outputs are alive."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Sequential(nn.Linear(8, 32), nn.LayerNorm(32), nn.ReLU(), nn.Linear(32, 16))
+    def __init__(self, seed: int) -> None:
+        torch.manual_seed(seed)
+        super().__init__(nn.Linear(8, 32), nn.LayerNorm(32), nn.ReLU(), nn.Linear(32, 16))
         self.seen: list[bool] = []
         self.outputs: list[weakref.ref] = []
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = super().forward(x)
         self.seen.append(self.training)
-        out = self.body(x)
         self.outputs.append(weakref.ref(out))
         return out
 
 
-def run_collect(learner, seed: int, sizes: list[int], training: bool) -> dict:
-    """Run `collect_features`; report values, graph, storages, usability and the mode seen by the model."""
-    torch.manual_seed(seed)
-    model = Features().train(training)
-    found = learner.collect_features(model, (b for b in make_batches(seed, sizes)))
-    if not isinstance(found, list) or not all(isinstance(t, torch.Tensor) for t in found):
-        return {"kind": f"{type(found).__name__}"}
-    gc.collect()
-    alive = sum(output() is not None for output in model.outputs)
-    usable = ""
-    for tensor in found:
-        try:
-            weight = torch.ones(tensor.shape, requires_grad=True)
-            with torch.enable_grad():
-                (tensor * weight).sum().backward()
-        except RuntimeError as error:
-            usable = str(error)
+def run_collect(learner, seed: int, sizes: list[int], training: bool = False) -> dict:
+    """Run `collect_features`; report the features, what they keep alive, and what happened to the model."""
+    model = Features(seed).train(training)
+    found = listed(learner.collect_features(model, (batch for batch in make_batches(seed, sizes))))
+    tensors = [tensor for tensor in found if isinstance(tensor, torch.Tensor)]
+    if any(output() is not None for output in model.outputs):  # perhaps a cycle that nobody holds
+        gc.collect()
     return {
-        "kind": "list",
-        "values": [t.detach().clone() for t in found],
-        "graph": any(t.requires_grad for t in found),
-        "bytes": [t.numel() * t.element_size() for t in found],
-        "stored": [storage_bytes(t) for t in found],
-        "shared": len(found) > 1 and len({t.untyped_storage().data_ptr() for t in found}) == 1,
-        "inference": any(t.is_inference() for t in found),
-        "usable": usable,
-        "modes": sorted(set(model.seen)),
-        "mode after": model.training,
-        "alive": alive,
-        "trainable": all(trainable(model)),
-        "hooks": hooks(model),
+        "features": found,
+        "storages": len({tensor.untyped_storage().data_ptr() for tensor in tensors}),
+        "spare bytes": [storage_bytes(tensor) - tensor.nbytes for tensor in tensors],
+        "alive": sum(output() is not None for output in model.outputs),
+        "problem": next(filter(None, map(problem_of, tensors)), ""),
+        "modes": sorted({*model.seen, model.training}),
+        **traces_on(model),
     }
 
 
-@COLLECT.check("gives the first output column of every batch")
-def _(session, rng):
-    seed, sizes = draw_int(rng, 0, 10**6), [5, draw_int(rng, 2, 9), 1]
-    on = f"batches of {sizes} rows"
-    result = session.probe(run_collect, seed, sizes, False)
-    expect(result["kind"] == "list", message="A list of tensors is expected.", came=result["kind"], on=on)
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(seed)
-        model = Features().eval()
-        expected = [model(batch)[:, 0] for batch in make_batches(seed, sizes)]
-    count = len(result["values"])
-    expect(count == len(sizes), message="One tensor a batch is expected.", expected=len(sizes), came=count, on=on)
-    for came, wanted in zip(result["values"], expected, strict=True):
-        expect_close(came, wanted, on)
+def problem_of(tensor: torch.Tensor) -> str:
+    """Why a later training step cannot use a tensor; an empty text where it can."""
+    weight = torch.ones(tensor.shape, requires_grad=True)
+    with torch.enable_grad():
+        problem = error_of(lambda: (tensor * weight).sum().backward(), RuntimeError)
+    return problem or ("an inference tensor" if tensor.is_inference() else "")
 
 
-@COLLECT.check("keeps no graph")
-def _(session, rng):
-    result = session.probe(run_collect, draw_int(rng, 0, 10**6), [4, 3], False)
-    facts = {"expected": "no graph", "came": "a tensor with a grad_fn"}
-    expect(not result["graph"], "graph-kept", on="batches of 4 and 3 rows", **facts)
+collection = Contract(COLLECT, ask=run_collect)
+collection.facts(
+    "gives the first output column of every batch",
+    lambda draw: of_rows(draw, 5, draw(2, 9), 1),
+    Fact(
+        "features",
+        lambda seed, sizes: [out[:, 0] for out in outputs_of(Features(seed), seed, sizes)],
+        message="A list with one tensor a batch, of shape (B,), is expected.",
+    ),
+)
+collection.facts("keeps no graph", lambda draw: of_rows(draw, 4, 3), no_graph("features", "graph-kept"))
+collection.facts(
+    "keeps no memory but the returned numbers",
+    lambda draw: [of_rows(draw, 4, 7), of_rows(draw, 4, 1)],
+    Fact("storages", 2, "one-storage", expected="a storage for each tensor", came="one for all"),
+    Fact(
+        "spare bytes",
+        [0, 0],
+        {
+            "one-row-still-a-view": lambda seed, sizes: Where(lambda came: sizes[1] == 1 and came[0] == 0),
+            "view-pins-storage": ANYTHING,
+        },
+        expected="no bytes beyond each tensor's own: [0, 0]",
+    ),
+    Fact("alive", 0, "output-kept", expected="no output of the model alive"),
+)
+collection.facts(
+    "gives tensors that a later training step can use",
+    lambda draw: of_rows(draw, 4, 1),
+    Fact("problem", "", "inference-tensor", expected="tensors that autograd can save"),
+)
+collection.facts(
+    "leaves the model's mode alone",
+    lambda draw: [of_rows(draw, 4, 2, training=training) for training in (True, False)],
+    *NO_TRACES,
+    Fact("modes", lambda seed, sizes, training: [training], "mode-touched"),
+)
 
 
-@COLLECT.check("keeps no memory but the returned numbers")
-def _(session, rng):
-    for sizes in ([4, 7], [4, 1]):
-        result = session.probe(run_collect, draw_int(rng, 0, 10**6), sizes, False)
-        wanted, stored = result["bytes"], result["stored"]
-        kind = "one-storage" if result["shared"] else "view-pins-storage"
-        if stored[0] == wanted[0] and sizes[1] == 1:
-            kind = "one-row-still-a-view"
-        on = f"batches of {sizes[0]} and {sizes[1]} rows (bytes kept by each)"
-        expect(stored == wanted, kind, expected=wanted, came=stored, on=on)
-        on = f"batches of {sizes[0]} and {sizes[1]} rows (outputs of the model that are alive)"
-        expect(not result["alive"], "output-kept", expected=0, came=result["alive"], on=on)
+# 1.4 PositionTable
 
 
-@COLLECT.check("gives tensors that a later training step can use")
-def _(session, rng):
-    result = session.probe(run_collect, draw_int(rng, 0, 10**6), [4, 1], False)
-    fine = not result["usable"] and not result["inference"]
-    expect(fine, "inference-tensor", came=result["usable"] or "an inference tensor")
-
-
-@COLLECT.check("leaves the model's mode alone")
-def _(session, rng):
-    for training in (True, False):
-        result = session.probe(run_collect, draw_int(rng, 0, 10**6), [4, 2], training)
-        expect(result["trainable"], "parameters-frozen", expected="requires_grad=True", came=False)
-        expect(not result["hooks"], "hook-left", expected="no hooks", came=result["hooks"])
-        fine = result["modes"] == [training] and result["mode after"] == training
-        on = f"a model with training={training} (modes seen in its forward pass)"
-        expect(fine, "mode-touched", expected=[training], came=result["modes"], on=on)
-
-
-# 1.4
-
-
-def true_table(length: int, dim: int) -> torch.Tensor:
-    position = torch.arange(length, dtype=torch.float64)[:, None]
+def true_tables(dim: int, lengths: list[int], rows: int | None = None) -> list[torch.Tensor]:
+    """The tables of these lengths, or so many rows of each."""
+    position = torch.arange(max(lengths), dtype=torch.float64)[:, None]
     angle = position / 10000 ** (torch.arange(0, dim, 2, dtype=torch.float64) / dim)
-    table = torch.empty(length, dim, dtype=torch.float64)
-    table[:, 0::2], table[:, 1::2] = angle.sin(), angle.cos()
-    return table
+    table = torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
+    return [table[:length][:rows] for length in lengths]
 
 
-@contextlib.contextmanager
-def counted_sines() -> Iterator[list[str]]:
-    """Note every sine and cosine that NumPy or math computes in the block."""
-    computed: list[str] = []
+def sines_in(action: Callable[[], object]) -> int:
+    """Count the sines and cosines that PyTorch, NumPy or math computes in an action."""
+    outside = []
 
-    def watched(function: Callable) -> Callable:
-        def run(*args, **kwargs):
-            computed.append(function.__name__)
-            return function(*args, **kwargs)
+    def counted(function: Callable) -> Callable:
+        return lambda *args, **kwargs: outside.append(0) or function(*args, **kwargs)
 
-        return run
-
-    places = [(place, name) for place in (math, np) for name in ("sin", "cos")]
-    with contextlib.ExitStack() as back:
-        for place, name in places:
-            back.callback(setattr, place, name, getattr(place, name))
-            setattr(place, name, watched(getattr(place, name)))
-        yield computed
+    with (
+        mock.patch.multiple(math, sin=counted(math.sin), cos=counted(math.cos)),
+        mock.patch.multiple(np, sin=counted(np.sin), cos=counted(np.cos)),
+    ):
+        inside = op_counts(action)
+    return len(outside) + sum(n for name, n in inside.items() if name.rstrip("_") in ("sin", "cos", "polar", "exp"))
 
 
 def run_table(learner, dim: int, lengths: list[int]) -> dict:
-    """Ask one table for several lengths; report values and the sines and cosines computed by each call."""
-    table, values, computed = learner.PositionTable(dim), [], []
-    for length in lengths:
-        kept = []
-        with counted_sines() as outside:
-            counts = op_counts(lambda n=length, kept=kept: kept.append(table(n)))
-        values.append(kept[0].detach().clone() if isinstance(kept[0], torch.Tensor) else kept[0])
-        inside = sum(n for name, n in counts.items() if name.rstrip("_") in ("sin", "cos", "polar", "exp"))
-        computed.append(inside + len(outside))
-    return {"values": values, "computed": computed, "module": isinstance(table, nn.Module)}
+    """Ask one table for several lengths; report what came, and the sines computed for each length already covered."""
+    table, tables = learner.PositionTable(dim), []
+    computed = [sines_in(lambda length=length: tables.append(table(length))) for length in lengths]
+    return {
+        "class": "an nn.Module" if isinstance(table, nn.Module) else type(table).__name__,
+        "tables": tables,
+        "shapes": [tuple(getattr(came, "shape", ())) for came in tables],
+        "first rows": [came[:30] for came in tables if isinstance(came, torch.Tensor)],
+        "again": [sines for k, sines in enumerate(computed) if lengths[k] <= max(lengths[:k], default=0)],
+    }
 
 
-def run_table_training(learner, dim: int, first_under_inference: bool) -> str:
-    """Use a table under inference_mode, or not, then train through it; gives the error's text or ''."""
-    table = learner.PositionTable(dim)
-    if first_under_inference:
+def table_case(dim: int, *lengths: int) -> Case:
+    return Case(f"dim {dim}, lengths {list(lengths)} in this order", dim, list(lengths))
+
+
+def in_halves(dim: int, lengths: list[int]) -> list[torch.Tensor]:
+    return [torch.cat([table[:, 0::2], table[:, 1::2]], 1) for table in true_tables(dim, lengths)]
+
+
+tables = Contract(TABLE, ask=run_table, atol=1e-5)
+tables.facts(
+    "gives sines in even columns, cosines in odd ones",
+    lambda draw: table_case(2 * draw(2, 6), 7),
+    Fact("class", "an nn.Module", message="PositionTable should be an nn.Module."),
+    Fact("tables", true_tables, {"halves-not-interleaved": in_halves}),
+)
+tables.facts(
+    "grows for a longer length, and computes nothing for a covered one",
+    lambda draw: [table_case(8, 5, 12, 3, 12), table_case(8, 5, 12, draw(13, 30), draw(10_001, 12_000))],
+    Fact("shapes", lambda dim, lengths: [(length, dim) for length in lengths], "does-not-grow"),
+    Fact("first rows", lambda dim, lengths: true_tables(dim, lengths, rows=30), message="Early rows are wrong."),
+    Fact("tables", true_tables, message="Later rows are wrong.", atol=1e-2),  # float32 is coarse at large angles
+    Fact("again", Where(lambda came: not any(came)), "recomputes", expected="no sine or cosine for a covered length"),
+)
+
+
+def run_table_training(learner, dim: int, inference_first: bool) -> dict:
+    """Use a table under inference_mode, or not, then train through it; report what went wrong."""
+    table, weight = learner.PositionTable(dim), torch.ones(dim, requires_grad=True)
+    if inference_first:
         with torch.inference_mode():
             table(6)
-    weight = torch.ones(dim, requires_grad=True)
-    try:
-        (table(4) * weight).sum().backward()
-        (table(9) * weight).sum().backward()
-    except RuntimeError as error:
-        return str(error) or "RuntimeError"
-    return "" if bool(torch.isfinite(weight.grad).all()) else "the gradient is not finite"
+
+    def train() -> None:
+        for length in (4, 9):
+            (table(length) * weight).sum().backward()
+
+    problem = error_of(train, RuntimeError)
+    return {"problem": problem or ("" if weight.grad.isfinite().all() else "a gradient that is not finite")}
 
 
-def run_table_dtype(learner, dim: int, warm: bool) -> dict:
-    """Convert a table before or after its first use; report dtypes, the float64 values and the state_dict's keys."""
-    built = learner.PositionTable(dim)
-    built(5)
-    built_follows = built.to(torch.float64)(4).dtype == torch.float64
+trained = Contract(TABLE, ask=run_table_training)
+for first, told in ((False, "cache-has-graph"), (True, "inference-cache")):
+    trained.facts(
+        "can be trained through, also when inference_mode used it first",
+        lambda draw, first=first: Case("a call under inference_mode, then training" if first else "training", 8, first),
+        Fact("problem", "", told, expected="gradients"),
+    )
+
+
+def run_table_dtype(learner, dim: int, used: bool) -> dict:
+    """Convert a table after its first use or before; report the tables' dtypes and what is in state_dict."""
     table = learner.PositionTable(dim)
-    if warm:
+    if used:
         table(5)
-    table.to(torch.float64)
-    double = table(4)
-    keys = list(table.state_dict())
+    double, keys = table.to(torch.float64)(4), list(table.state_dict())
     half = table.half()(7)
-    facts = {"half": half.dtype, "keys": keys, "grad": double.requires_grad, "built follows": built_follows}
-    return {"double": double.detach().clone(), **facts}
+    dtypes = {"double dtype": double.dtype, "half dtype": half.dtype}
+    return {**dtypes, "double": double, "both": [double, half], "keys": keys}
 
 
-@TABLE.check("gives sines in even columns, cosines in odd ones")
-def _(session, rng):
-    dim = 2 * draw_int(rng, 2, 6)
-    result = session.probe(run_table, dim, [7])
-    on, expected = f"dim {dim}, length 7", true_table(7, dim)
-    expect(result["module"], message="PositionTable should be an nn.Module.")
-    came = expect_tensor(result["values"][0], on, expected.shape)
-    halves = torch.cat([expected[:, 0::2], expected[:, 1::2]], 1)
-    if torch.allclose(came.double(), halves, atol=1e-5):
-        raise Failed("halves-not-interleaved", on=on)
-    expect_close(came, expected, on, atol=1e-5)
+converted = Contract(TABLE, ask=run_table_dtype, atol=1e-5)
+for used, told in ((True, "cache-does-not-follow"), (False, "built-in-default-dtype")):
+    converted.facts(
+        "follows .to(dtype), and stays out of state_dict",
+        lambda draw, used=used: Case(f"to(float64) {'after' if used else 'before'} a first use, then half()", 8, used),
+        Fact("double dtype", torch.float64, told),
+        Fact("half dtype", torch.float16, "built-in-default-dtype"),
+        Fact("double", lambda dim, used: true_tables(dim, [4])[0]),
+        Fact("keys", [], "cache-in-state-dict"),
+        no_graph("both", "cache-has-graph"),
+    )
 
 
-@TABLE.check("grows for a longer length, and computes nothing for a covered one")
-def _(session, rng):
-    dim, lengths = 8, [5, 12, 3, 12, draw_int(rng, 13, 30), draw_int(rng, 10_001, 12_000)]
-    result = session.probe(run_table, dim, lengths)
-    for length, came in zip(lengths, result["values"], strict=True):
-        on = f"lengths {lengths}, in this order"
-        rows = tuple(came.shape) if isinstance(came, torch.Tensor) else came
-        expect(rows == (length, dim), "does-not-grow", expected=(length, dim), came=rows, on=on)
-        expected = true_table(length, dim)
-        expect_close(came[:30], expected[:30], on, atol=1e-5)
-        expect_close(came, expected, on, atol=1e-2)  # angles of thousands, where float32 has a coarse grid
-    again = result["computed"][2:4]
-    expect(again == [0, 0], "recomputes", expected=[0, 0], came=again, on=f"lengths 3 and 12 after {lengths[:2]}")
+# 1.5 serve
 
 
-@TABLE.check("can be trained through, also when inference_mode used it first")
-def _(session, rng):
-    for first_under_inference in (False, True):
-        problem = session.probe(run_table_training, 8, first_under_inference)
-        on = "a first call under inference_mode, then training" if first_under_inference else "training"
-        kind = "inference-cache" if first_under_inference else "cache-has-graph"
-        expect(not problem, kind, came=problem, on=on)
+def grad_mode() -> str:
+    return "on" if torch.is_grad_enabled() else "off"
 
 
-@TABLE.check("follows .to(dtype), and stays out of state_dict")
-def _(session, rng):
-    for warm in (False, True):
-        result = session.probe(run_table_dtype, 8, warm)
-        on = f"to(float64) {'after' if warm else 'before'} the first use, then half()"
-        came = [result["double"].dtype, result["half"]]
-        wanted = [torch.float64, torch.float16]
-        kind = "built-in-default-dtype" if result["built follows"] else "cache-does-not-follow"
-        expect(came == wanted, kind, expected=wanted, came=came, on=on)
-        expect_close(result["double"], true_table(4, 8), on, atol=1e-5)
-        expect(not result["keys"], "cache-in-state-dict", expected=[], came=result["keys"], on=on)
-        expect(not result["grad"], "cache-has-graph", on=on)
-
-
-# 1.5
-
-
-def _close(awaitables: list) -> None:
-    """Let go of requests that nobody will await."""
-    for awaitable in awaitables:
-        if inspect.iscoroutine(awaitable):
-            awaitable.close()
-
-
-def _plain(answer: object) -> object:
-    """Values of a list of tensors; for anything else its name, which no check takes for an answer."""
-    if isinstance(answer, list):
-        return [t.detach().clone() if isinstance(t, torch.Tensor) else repr(t) for t in answer]
-    return answer if isinstance(answer, str) else type(answer).__name__
-
-
-def run_serve(learner, seed: int, sizes: list[int], grad_mode: bool, servers: int) -> dict:
-    """Run `serve` on one event loop beside a task that samples the grad mode; report answers and samples."""
-    torch.manual_seed(seed)
-    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
-    batches = make_batches(seed, sizes)
-    samples, inside = [], []
+def run_serve(learner, seed: int, sizes: list[int], calls: int = 1, mode: str = "on") -> dict:
+    """Run `serve`, once or side by side, beside a task that looks at the grad mode; report answers and modes."""
+    model, seen = make_net(seed).eval(), set()
 
     async def request(x: torch.Tensor, pauses: int) -> torch.Tensor:
         for _ in range(pauses):
             await asyncio.sleep(0)
-            inside.append(torch.is_grad_enabled())
+            seen.add(grad_mode())
         return x
 
-    async def sample(done: asyncio.Event) -> None:
-        while not done.is_set():
-            samples.append(torch.is_grad_enabled())
+    async def look() -> None:
+        while True:
+            seen.add(grad_mode())
             await asyncio.sleep(0)
 
     async def one_server(delay: int) -> object:
         for _ in range(delay):
             await asyncio.sleep(0)
         pauses = [3 + delay, 1, 2, 4]
-        awaitables = [request(x, pauses[i % 4]) for i, x in enumerate(batches)]
-        awaitables[-1] = asyncio.ensure_future(awaitables[-1])
+        requests = [request(x, pauses[i % 4]) for i, x in enumerate(make_batches(seed, sizes))]
+        requests[-1] = asyncio.ensure_future(requests[-1])
         try:
-            answer = learner.serve(model, awaitables)
-            return await answer if inspect.isawaitable(answer) else "not awaitable"
+            answers = learner.serve(model, requests)
+            return listed(await answers) if inspect.isawaitable(answers) else "not awaitable"
         finally:
-            _close(awaitables)
+            for left in filter(inspect.iscoroutine, requests):
+                left.close()  # nobody will await it
 
     async def main() -> list[object]:
-        torch._C._set_grad_enabled(grad_mode)
-        done = asyncio.Event()
-        sampler = asyncio.ensure_future(sample(done))
-        try:
-            return await asyncio.wait_for(asyncio.gather(*(one_server(2 * i) for i in range(servers))), 8)
-        finally:
-            samples.append(torch.is_grad_enabled())
-            done.set()
-            await sampler
+        looking = asyncio.ensure_future(look())
+        answers = await asyncio.wait_for(asyncio.gather(*(one_server(2 * i) for i in range(calls))), 8)
+        looking.cancel()
+        return answers
 
-    found = torch.is_grad_enabled()
-    try:
-        answers = asyncio.run(main())
-        after = torch.is_grad_enabled()
-    finally:
-        torch._C._set_grad_enabled(found)
-    graph = any(isinstance(t, torch.Tensor) and t.requires_grad for a in answers if isinstance(a, list) for t in a)
-    plain = [_plain(answer) for answer in answers]
-    return {"answers": plain, "graph": graph, "samples": sorted(set(samples + inside)), "after": after}
+    with torch.set_grad_enabled(mode == "on"):
+        answers = asyncio.run(main())[0]
+        after = grad_mode()
+    shapes = [tuple(answer.shape) for answer in answers] if isinstance(answers, list) else answers
+    return {"answers": answers, "shapes": shapes, "seen": sorted(seen), "after": after}
 
 
-@SERVE.check("gives the answers in order")
-def _(session, rng):
-    seed, sizes = draw_int(rng, 0, 10**6), [2, 5, 1, draw_int(rng, 2, 6)]
-    on = f"four requests of {sizes} rows, which take differently long"
-    (answers,) = session.probe(run_serve, seed, sizes, True, 1)["answers"]
-    expect(answers != "not awaitable", "not-async")
-    expect(isinstance(answers, list), message="A list of tensors is expected.", came=answers, on=on)
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(seed)
-        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
-        expected = [model(batch) for batch in make_batches(seed, sizes)]
-    count = len(answers)
-    expect(
-        count == len(sizes),
-        message="One answer a request is expected.",
-        expected=len(sizes),
-        came=count,
-        on=on,
+def true_shapes(seed: int, sizes: list[int]) -> list[tuple[int, int]]:
+    return [(size, 3) for size in sizes]
+
+
+def keeps_mode(mode: str, after: str, seen: str) -> tuple[Fact, Fact]:
+    """What is told where the caller's grad mode changed: after the call, or when another task looks at it."""
+    return (
+        Fact("after", mode, after, expected=f"grad mode {mode} after the call"),
+        Fact("seen", [mode], seen, expected=f"grad mode {mode} whenever another task looks at it"),
     )
-    shapes = [tuple(a.shape) if isinstance(a, torch.Tensor) else a for a in answers]
-    if shapes != [tuple(e.shape) for e in expected] and sorted(map(str, shapes)) == sorted(
-        str(tuple(e.shape)) for e in expected
-    ):
-        raise Failed("out-of-order", on=on, came=shapes, expected=[tuple(e.shape) for e in expected])
-    for came, wanted in zip(answers, expected, strict=True):
-        expect_close(came, wanted, on)
 
 
-@SERVE.check("records no graph")
-def _(session, rng):
-    result = session.probe(run_serve, draw_int(rng, 0, 10**6), [2, 3, 1], True, 1)
-    facts = {"expected": "no graph", "came": "a tensor with a grad_fn"}
-    expect(not result["graph"], "graph-recorded", on="three requests", **facts)
-
-
-@SERVE.check("leaves every other task's grad mode alone while it waits")
-def _(session, rng):
-    result = session.probe(run_serve, draw_int(rng, 0, 10**6), [2, 3, 1, 2], True, 1)
-    expect(result["after"] is True, "mode-left-changed", expected=True, came=result["after"], on="one serve() call")
-    on = "another task that looks at is_grad_enabled() whenever it runs"
-    expect(result["samples"] == [True], "holds-across-await", expected=[True], came=result["samples"], on=on)
-
-
-@SERVE.check("leaves grad mode as it was, also when two servers interleave")
-def _(session, rng):
-    result = session.probe(run_serve, draw_int(rng, 0, 10**6), [2, 3, 1, 2], True, 2)
-    fine = result["after"] is True and result["samples"] == [True]
-    expect(fine, "mode-left-changed", expected=True, came=result["after"], on="two serve() calls side by side")
-
-
-@SERVE.check("keeps grad mode off where the caller had it off")
-def _(session, rng):
-    result = session.probe(run_serve, draw_int(rng, 0, 10**6), [2, 3, 1, 2], False, 2)
-    fine = result["after"] is False and result["samples"] == [False]
-    on = "a thread whose grad mode is off"
-    expect(fine, "forces-grad-on", expected=[False], came=result["samples"], on=on)
+serving = Contract(SERVE, ask=run_serve)
+serving.facts(
+    "gives the answers in order",
+    lambda draw: of_rows(draw, 2, 5, 1, draw(2, 6)),
+    Fact(
+        "shapes",
+        true_shapes,
+        {
+            "not-async": "not awaitable",
+            "out-of-order": lambda *case: Where(lambda came: sorted(came) == sorted(true_shapes(*case))),
+        },
+    ),
+    Fact("answers", lambda seed, sizes: outputs_of(make_net(seed).eval(), seed, sizes)),
+)
+serving.facts("records no graph", lambda draw: of_rows(draw, 2, 3, 1), no_graph("answers", "graph-recorded"))
+serving.facts(
+    "leaves every other task's grad mode alone while it waits",
+    lambda draw: of_rows(draw, 2, 3, 1, 2),
+    *keeps_mode("on", after="mode-left-changed", seen="holds-across-await"),
+)
+serving.facts(
+    "leaves grad mode as it was, also when two servers interleave",
+    lambda draw: of_rows(draw, 2, 3, 1, 2, calls=2),
+    *keeps_mode("on", after="mode-left-changed", seen="mode-left-changed"),
+)
+serving.facts(
+    "keeps grad mode off where the caller had it off",
+    lambda draw: of_rows(draw, 2, 3, 1, 2, calls=2, grad_mode="off"),
+    *keeps_mode("off", after="forces-grad-on", seen="forces-grad-on"),
+)

@@ -7,246 +7,267 @@ cross the border as CPU tensors.
 
 from __future__ import annotations
 
-import copy
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils._pytree import tree_map_only
 
 from ..devices import STAND_INS, second_device, transfers
-from ..exercise.declare import Failed, NotTestable, load_exercises
-from ..exercise.expect import draw_int, expect, expect_close, expect_tensor
+from ..exercise.contract import ANYTHING, Case, Contract, Draw, Fact, Where
+from ..exercise.declare import NotTestable, load_exercises
+from ..exercise.expect import expect
 from ..exercise.sessions import Session
 from ..exercise.wire import LearnerError
 
 TOWER, STEP, NUMPY, RESUME, HIDDEN = load_exercises(__file__)
 
-_MISMATCH = re.compile(r"same device|at least two devices|should be the same|lazy tensor|INTERNAL ASSERT")
-_NO_HARDWARE = re.compile(r"cuda|nvidia|\bmps\b|\bxpu\b|\bhip\b", re.IGNORECASE)
+CPU, SECOND = "the CPU", "the second device"
+MISMATCH = "same device|at least two devices|should be the same|lazy tensor|INTERNAL ASSERT"
+NO_HARDWARE = r"(?i:cuda|nvidia|\bmps\b|\bxpu\b|\bhip\b)"
+
+
+def raising(text: str, kind: str = "RuntimeError") -> str:
+    """The pattern of an error whose class and text have these patterns."""
+    return f"(?s){kind} .*({text})"
 
 
 def run_where(learner) -> dict:
     """Say what the second device is where the learner's code runs; starts a stand-in."""
     second = second_device()
-    return {"kind": second.kind, "name": second.name, "reason": second.reason}
+    return {"kind": second.kind, "reason": second.reason}
 
 
-def need_second_device(session: Session) -> None:
-    """Raise NotTestable where there is no second device."""
-    where = session.probe(run_where)
-    if where["kind"] == "none":
-        raise NotTestable(f"there is no second device ({where['reason']})")
+def second_kind(draw: Draw, needed: bool = False) -> str:
+    """The kind of the second device; not testable where it is needed and there is none.
+
+    To be asked before any backward pass, for after one `toy` can no longer be started.
+    """
+    found = draw.session.probe(run_where) if draw.session else run_where(None)
+    if needed and found["kind"] == "none":
+        raise NotTestable(f"there is no second device ({found['reason']})")
+    return found["kind"]
 
 
-def told(place: str) -> str:
-    """A place as a learner reads it."""
-    return "the CPU" if place == "cpu" else "the second device"
+def need_second_device(session: Session, rng: torch.Generator) -> None:
+    """The end of a rung that needs a second device, after all that the CPU shows."""
+    second_kind(Draw(rng, session), needed=True)
 
 
 def device_of(place: str) -> torch.device:
     """The device of a place, in the process that runs the learner's code."""
-    return second_device().device if place == "second" else torch.device("cpu")
+    return second_device().device if place == SECOND else torch.device("cpu")
 
 
-def is_mismatch(text: str) -> bool:
-    """Whether an error's text is about operands on two devices, on any device."""
-    return bool(_MISMATCH.search(text))
+def slack(kind: str, place: str) -> dict[str, float]:
+    """Tolerances against the CPU, where they are not the contract's: hardware computes in its own order."""
+    return {} if place == CPU or kind in STAND_INS else {"rtol": 2e-3, "atol": 1e-4}
 
 
-def slack(kind: str) -> dict[str, float]:
-    """Tolerances against the CPU: a stand-in computes as the CPU does, hardware in its own order."""
-    return {"rtol": 1e-5, "atol": 1e-6} if kind in STAND_INS else {"rtol": 2e-3, "atol": 1e-4}
+ALL_AND_NO_MORE = {"missing": [], "too many": []}
 
 
-# 9.1
+def difference(came: Iterable[str], right: Iterable[str]) -> dict[str, list[str]]:
+    """The right names that did not come, and the others that came."""
+    came, right = set(came), set(right)
+    return {"missing": sorted(right - came), "too many": sorted(came - right)}
 
 
-class Parent(nn.Module):
-    """A module that holds a tower, as real models hold theirs."""
-
-    def __init__(self, tower: nn.Module):
-        super().__init__()
-        self.tower = tower
-        self.norm = nn.LayerNorm(4)
-
-    def forward(self, x: torch.Tensor, head: str) -> torch.Tensor:
-        return self.tower(x, head)
+def misses(part: str = "") -> Where:
+    """A belief that leaves out names with this part."""
+    return Where(lambda names: any(part in name for name in names["missing"]))
 
 
-def tower_keys(depth: int) -> set[str]:
-    """The stated keys of a tower's state_dict."""
-    layers = [*(f"blocks.{i}.0" for i in range(depth)), "heads.a", "heads.b"]
-    return {"scale", *(f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias"))}
+# 9.1 Tower
+
+WIDTH = 6
 
 
-def draw_tower_state(rng: torch.Generator, width: int, depth: int) -> dict[str, torch.Tensor]:
-    """Draw a state for a tower."""
-    state = {"scale": torch.rand(width, generator=rng) + 0.5}
-    shapes = {f"blocks.{i}.0": width for i in range(depth)} | {"heads.a": 3, "heads.b": 2}
-    for layer, rows in shapes.items():
-        state[f"{layer}.weight"] = torch.randn(rows, width, generator=rng) / width**0.5
-        state[f"{layer}.bias"] = torch.randn(rows, generator=rng) / 4
-    return state
+def tower_shapes(width: int, depth: int) -> dict[str, tuple[int, ...]]:
+    """The stated keys of a tower's state_dict, with their shapes."""
+    rows = {**{f"blocks.{i}.0": width for i in range(depth)}, "heads.a": 3, "heads.b": 2}
+    weights = {f"{layer}.weight": (count, width) for layer, count in rows.items()}
+    return {"scale": (width,), **weights, **{f"{layer}.bias": (count,) for layer, count in rows.items()}}
 
 
-def tower_output(state: dict[str, torch.Tensor], x: torch.Tensor, head: str, depth: int) -> torch.Tensor:
+def run_registered(learner, width: int, depth: int) -> dict:
+    """Make a tower and use it; report its keys before and after, what is overridden, and what the scale is."""
+    tower = learner.Tower(width, depth)
+    if not isinstance(tower, nn.Module):
+        raise LearnerError("type", "Tower should be an nn.Module")
+    keys = {**tower.state_dict()}
+    with torch.no_grad():
+        for head in ("a", "b"):
+            tower(torch.randn(2, 5, width), head)
+    methods = ("to", "cuda", "_apply", "half", "float", "train", "eval", "state_dict", "parameters")
+    overridden = [method for method in methods if getattr(type(tower), method) is not getattr(nn.Module, method)]
+    scale = "a parameter" if "scale" in dict(tower.named_parameters()) else "a buffer"
+    if "scale" not in keys:
+        scale = "a buffer that is not saved" if "scale" in dict(tower.named_buffers()) else "not registered"
+    return {
+        "overridden": overridden,
+        "before": [*keys],
+        "after": [*tower.state_dict()],
+        "scale": scale,
+        "value": keys["scale"].detach().clone() if "scale" in keys else None,
+    }
+
+
+def read_registered(report: dict, width: int, depth: int) -> dict:
+    """Which keys differ from the stated ones; what is overridden matters where some are missing."""
+    wanted = {*tower_shapes(width, depth)} - {"scale"}
+    before, after = (difference({*report[moment]} - {"scale"}, wanted) for moment in ("before", "after"))
+    overridden = report["overridden"] if before["missing"] or after["missing"] else []
+    return report | {"before": before, "after": after, "overridden": overridden}
+
+
+BROKEN_KEYS = {
+    "other-keys": Where(lambda keys: keys["missing"] and any("mask" not in key for key in keys["too many"])),
+    "list-not-registered": misses("blocks"),
+    "dict-not-registered": misses("heads"),
+    "mask-in-state-dict": Where(lambda keys: "mask" in keys["too many"]),
+}
+
+
+def new_tower(draw: Draw) -> Case:
+    width, depth = 2 * draw(2, 5), draw(2, 4)
+    return Case(f"Tower({width}, {depth})", width, depth)
+
+
+def depth_of(state: dict[str, torch.Tensor]) -> int:
+    return sum(key.startswith("blocks") for key in state) // 2
+
+
+def tower_output(state: dict[str, torch.Tensor], x: torch.Tensor, head: str) -> torch.Tensor:
     """What a tower with this state gives in eval mode, computed without a module."""
-    for i in range(depth):
+    for i in range(depth_of(state)):
         x = torch.relu(F.linear(x, state[f"blocks.{i}.0.weight"], state[f"blocks.{i}.0.bias"]))
     return F.linear((x * state["scale"]).cumsum(1), state[f"heads.{head}.weight"], state[f"heads.{head}.bias"])
 
 
-def run_tower_keys(learner, width: int, depth: int) -> dict:
-    """Make a tower and use it; report what it has registered before and after, and what it overrides."""
-    tower = learner.Tower(width, depth)
-    if not isinstance(tower, nn.Module):
-        return {"module": False}
-    methods = ("to", "cuda", "_apply", "half", "float", "train", "eval", "state_dict", "parameters")
-    overridden = [m for m in methods if getattr(type(tower), m) is not getattr(nn.Module, m)]
-    before = list(tower.state_dict())
-    scale = tower.state_dict().get("scale")
-    for head in ("a", "b"):
-        with torch.no_grad():
-            tower(torch.randn(2, 5, width), head)
-    return {
-        "module": True,
-        "before": before,
-        "after": list(tower.state_dict()),
-        "parameters": [name for name, _ in tower.named_parameters()],
-        "buffers": [name for name, _ in tower.named_buffers()],
-        "overridden": overridden,
-        "scale": None if scale is None else scale.detach().clone(),
-    }
+@torch.no_grad()
+def run_tower(learner, state: dict, steps: list) -> dict:
+    """Take a tower through moves inside a parent and use it after each; report outputs and what did not follow.
 
-
-@TOWER.check("registers what was stated, before and after a forward pass")
-def _(session, rng):
-    width, depth = 2 * draw_int(rng, 2, 5), draw_int(rng, 2, 4)
-    on = f"Tower({width}, {depth})"
-    result = session.probe(run_tower_keys, width, depth)
-    expect(result["module"], message="Tower should be an nn.Module.", on=on)
-    wanted = tower_keys(depth)
-    for moment in ("before", "after"):
-        came = set(result[moment])
-        details = {"expected": sorted(wanted), "came": sorted(came), "on": f"{on}, {moment} its first forward pass"}
-        missing = wanted - came
-        if missing and result["overridden"] and missing != {"scale"}:
-            raise Failed("overridden-instead-of-registered", **details)
-        extra = came - wanted
-        if missing and extra and any("mask" not in key for key in extra):
-            raise Failed("other-keys", **details)
-        expect("scale" not in missing or "scale" not in result["buffers"], "scale-not-saved", **details)
-        for prefix, kind in {"blocks": "list", "heads": "dict", "scale": "scale"}.items():
-            expect(not any(key.startswith(prefix) for key in missing), f"{kind}-not-registered", **details)
-        expect(not extra, "mask-in-state-dict" if moment == "after" or "mask" in extra else "other-keys", **details)
-    expect("scale" not in result["parameters"], "scale-is-parameter", came=sorted(result["parameters"]), on=on)
-    expect_close(result["scale"], torch.full((width,), 0.5), f"the scale of a new {on}")
-
-
-def run_tower(learner, width: int, depth: int, state: dict, inputs: list, heads: list) -> list:
-    """Load a state into a tower and give its outputs in eval mode."""
-    tower = learner.Tower(width, depth)
+    A step is a move (a method of the parent, or `SECOND`), an input and a head.
+    """
+    tower, norm = learner.Tower(WIDTH, depth_of(state)), nn.LayerNorm(4)
     tower.load_state_dict(state)
-    tower.eval()
-    with torch.no_grad():
-        return [tower(x, head) for x, head in zip(inputs, heads, strict=True)]
+    parent, report, strays = nn.ModuleDict({"tower": tower, "norm": norm}).eval(), {}, []
+    for number, (move, x, head) in enumerate(steps):
+        if move == SECOND:
+            parent.to(device_of(move))
+        else:
+            getattr(parent, move)()
+        like = norm.weight
+        output = parent["tower"](x.to(like), head)
+        if not isinstance(output, torch.Tensor):
+            raise LearnerError("type", "forward() should give a tensor")
+        found = {**parent.state_dict(), "the output": output}
+        strays += [f"{name} on {value.device}" for name, value in found.items() if value.device != like.device]
+        strays += [f"{name} in {value.dtype}" for name, value in found.items() if value.dtype != like.dtype]
+        strays += [f"{name}.training" for name, module in parent.named_modules() if module.training != parent.training]
+        report[f"output {number}"] = output.cpu().float()
+    return {**report, "strays": strays}
 
 
-@TOWER.check("computes what the broken tower computed, at every length")
-def _(session, rng):
-    width, depth, heads = 6, draw_int(rng, 2, 4), ["a", "b", "a"]
-    state = draw_tower_state(rng, width, depth)
-    lengths = [5, 3, draw_int(rng, 6, 9)]
-    inputs = [torch.randn(2, length, width, generator=rng) for length in lengths]
-    on = f"Tower({width}, {depth}), lengths {lengths} in this order, heads {heads}"
-    try:
-        came = session.probe(run_tower, width, depth, state, inputs, heads)
-    except LearnerError as error:
-        if error.is_a("RuntimeError") and "size" in error.text:
-            raise Failed("mask-of-one-length", came=f"RuntimeError: {error.text}", on=on) from None
-        raise
-    for output, x, head in zip(came, inputs, heads, strict=True):
-        expect_close(output, tower_output(state, x, head, depth), on, rtol=1e-4, atol=1e-5)
+STRAYS = Fact(
+    "strays",
+    [],
+    {"mask-keeps-dtype": Where(lambda came: any(" in torch." in stray for stray in came))},
+    "Something did not follow the parent.",
+    expected="everything as the parent is",
+)
 
 
-def run_tower_moved(learner, width: int, depth: int, state: dict, x: torch.Tensor, warm: bool) -> dict:
-    """Move a tower inside a parent, after a use on the CPU or not, and back; report devices and outputs."""
-    second = second_device()
-    parent = Parent(learner.Tower(width, depth)).eval()
-    parent.tower.load_state_dict(state)
-    with torch.no_grad():
-        if warm:
-            parent(x, "a")
-        parent.to(second.device)
-        there = parent(x.to(second.device), "a")
-        behind = [key for key, value in parent.state_dict().items() if value.device != second.device]
-        back = parent.to("cpu")(x, "a") if warm else there.cpu()
-    return {"there": there.cpu(), "same place": there.device == second.device, "behind": behind, "back": back}
+def tower_case(draw: Draw, on: str, *steps: tuple[str, int, str], **tolerance: float) -> Case:
+    """Steps of a move, a length and a head; what comes in training mode is random and not compared."""
+    depth = draw(2, 4)
+    state = {key: draw.randn(*shape) / WIDTH**0.5 for key, shape in tower_shapes(WIDTH, depth).items()}
+    state["scale"] = state["scale"].abs() + 0.5
+    script = [(move, draw.randn(2, length, WIDTH), head) for move, length, head in steps]
+    outputs = [
+        Fact(f"output {i}", tower_output(state, x, head), None, f"The output of use {i + 1} is wrong.", **tolerance)
+        for i, (move, x, head) in enumerate(script)
+        if move != "train"
+    ]
+    return Case(f"Tower({WIDTH}, {depth}) {on}", state, script, facts=[STRAYS, *outputs])
 
 
-@TOWER.check("moves whole inside a parent, there and back")
-def _(session, rng):
-    need_second_device(session)
-    width, depth = 6, draw_int(rng, 2, 4)
-    state, x = draw_tower_state(rng, width, depth), torch.randn(2, 5, width, generator=rng)
-    expected = tower_output(state, x, "a", depth)
-    where = session.probe(run_where)
-    for warm in (False, True):
-        on = f"a parent that {'ran on the CPU and then ' if warm else ''}moved to {where['name']}"
-        try:
-            result = session.probe(run_tower_moved, width, depth, state, x, warm)
-        except LearnerError as error:
-            if error.is_a("RuntimeError") and is_mismatch(error.text):
-                kind = "mask-left-behind" if warm else "mask-made-on-the-cpu"
-                raise Failed(kind, came=f"{error.kinds[0]}: {error.text[:200]}", on=on) from None
-            raise
-        expect(not result["behind"], message="Something stayed on the CPU.", came=result["behind"], on=on)
-        expect(result["same place"], message="The output is not on the parent's device.", on=on)
-        expect_close(result["there"], expected, on, **slack(where["kind"]))
-        expect_close(result["back"], expected, f"{on}, and back", **slack(where["kind"]))
+def three_lengths(draw: Draw) -> Case:
+    lengths, heads = [5, 3, draw(6, 9)], ["a", "b", "a"]
+    steps = [("eval", length, head) for length, head in zip(lengths, heads, strict=True)]
+    return tower_case(draw, f"in eval mode, lengths {lengths} in this order, heads {heads}", *steps)
 
 
-def run_tower_converted(learner, width: int, depth: int, state: dict, x: torch.Tensor) -> dict:
-    """Convert a used tower to float16 inside a parent, then switch to eval; report what was reached."""
-    parent = Parent(learner.Tower(width, depth)).train()
-    parent.tower.load_state_dict(state)
-    with torch.no_grad():
-        parent(x, "b")
-        parent.half().eval()
-        first, second = parent(x.half(), "b"), parent(x.half(), "b")
-        double = parent.double()(x.double(), "b")
-    modes = [name for name, module in parent.named_modules() if module.training]
-    return {"half": first, "again": second, "double": double, "training": modes}
+def moved_tower(draw: Draw) -> Case:
+    tolerance = slack(second_kind(draw, needed=True), SECOND)
+    return tower_case(draw, f"in a parent that moved to {SECOND}", (SECOND, 5, "a"), **tolerance)
 
 
-@TOWER.check("is reached by half(), double() and eval()")
-def _(session, rng):
-    width, depth = 6, draw_int(rng, 2, 4)
-    state, x = draw_tower_state(rng, width, depth), torch.randn(2, 5, width, generator=rng)
-    on = "a parent that ran in float32, after half(), then after double()"
-    try:
-        result = session.probe(run_tower_converted, width, depth, state, x)
-    except LearnerError as error:
-        if error.is_a("RuntimeError") and re.search("dtype|scalar type", error.text):
-            raise Failed("mask-keeps-dtype", came=f"RuntimeError: {error.text}", on=on) from None
-        raise
-    came, wanted = [expect_tensor(result[kind]).dtype for kind in ("half", "double")], [torch.float16, torch.float64]
-    expect(came == wanted, "mask-keeps-dtype", expected=wanted, came=came, on=on)
-    expect(not result["training"], message="eval() did not reach everything.", came=result["training"], on=on)
-    expect(torch.equal(result["half"], result["again"]), message="In eval mode two outputs differ.", on=on)
-    expect_close(result["half"].float(), tower_output(state, x, "b", depth), on, rtol=5e-2, atol=5e-2)
+def used_and_moved_tower(draw: Draw) -> Case:
+    tolerance, steps = (
+        slack(second_kind(draw, needed=True), SECOND),
+        [(move, 5, "a") for move in ("cpu", SECOND, "cpu")],
+    )
+    return tower_case(
+        draw, f"in a parent that ran on the CPU and then moved to {SECOND}, and back", *steps, **tolerance
+    )
 
 
-# 9.2
+def converted_tower(draw: Draw) -> Case:
+    steps = [(move, 5, "b") for move in ("train", "eval", "half", "half", "double")]
+    on = "in a parent that ran in float32, after half(), then after double()"
+    return tower_case(draw, on, *steps, rtol=5e-2, atol=5e-2)
 
+
+Contract(TOWER, ask=run_registered, read=read_registered).facts(
+    "registers what was stated, before and after a forward pass",
+    new_tower,
+    Fact("overridden", [], "overridden-instead-of-registered", expected="no method overridden"),
+    Fact("before", ALL_AND_NO_MORE, {**BROKEN_KEYS, "other-keys/more": ANYTHING}, expected="the stated keys"),
+    Fact("after", ALL_AND_NO_MORE, {**BROKEN_KEYS, "mask-in-state-dict": ANYTHING}, expected="the stated keys"),
+    Fact(
+        "scale",
+        "a buffer",
+        {
+            "scale-is-parameter": "a parameter",
+            "scale-not-saved": "a buffer that is not saved",
+            "scale-not-registered": "not registered",
+        },
+    ),
+    Fact("value", lambda width, depth: torch.full((width,), 0.5), message="The scale of a new tower is wrong."),
+)
+moving = Contract(TOWER, ask=run_tower, rtol=1e-4, atol=1e-5)
+MOVES_WHOLE = "moves whole inside a parent, there and back"
+for rung, case, pattern, belief in (
+    ("computes what the broken tower computed, at every length", three_lengths, "size", "mask-of-one-length"),
+    (MOVES_WHOLE, moved_tower, MISMATCH, "mask-made-on-the-cpu"),
+    (MOVES_WHOLE, used_and_moved_tower, MISMATCH, "mask-left-behind"),
+    ("is reached by half(), double() and eval()", converted_tower, "dtype|scalar type", "mask-keeps-dtype"),
+):
+    moving.facts(rung, case, errors={raising(pattern): belief})
+
+
+# 9.2 train_step
 
 OPTIMIZERS: dict[str, Callable] = {
     "SGD": lambda parameters, lr=0.2: torch.optim.SGD(parameters, lr=lr, momentum=0.9),
     "Adam": lambda parameters, lr=0.05: torch.optim.Adam(parameters, lr=lr),
 }
 STEPS = 5
+
+# What had happened when an operation met tensors on two devices; it is added to the error's text.
+NOT_MOVED = {
+    "labels-left-behind": "the input was on the model's device",
+    "result-of-to-dropped": "a copy was made, and the input was still on the CPU",
+    "batch-left-behind": "nothing was copied to the model's device",
+}
 
 
 class Spied(nn.Module):
@@ -262,137 +283,115 @@ class Spied(nn.Module):
         return self.second(torch.tanh(self.first(x)))
 
 
-def make_steps(seed: int) -> tuple[Spied, list[tuple[torch.Tensor, torch.Tensor]]]:
-    """A model on the CPU and one batch a step."""
+def make_training(seed: int, optimizer_name: str, device: torch.device | str = "cpu", **settings: float) -> tuple:
+    """A model on a device, its optimizer, and a list of batches on the CPU."""
     torch.manual_seed(seed)
-    model = Spied()
-    return model, [(torch.randn(7, 6), torch.randint(3, (7,))) for _ in range(STEPS)]
+    model = Spied().to(device)
+    batches = [(torch.randn(7, 6), torch.randint(3, (7,))) for _ in range(6)]
+    return model, OPTIMIZERS[optimizer_name](model.parameters(), **settings), batches
 
 
-def true_losses(seed: int, optimizer_name: str, mistake: str = "") -> list[float]:
-    """The losses of five steps on the CPU, of the right step or of one with a known mistake."""
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
-        model, batches = make_steps(seed)
-        optimizer, losses = OPTIMIZERS[optimizer_name](model.parameters()), []
-        for x, labels in batches:
-            if mistake != "gradients-accumulate":
-                optimizer.zero_grad()
+@torch.enable_grad()
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, batches: list, mistake: str = "") -> torch.Tensor:
+    """The losses of training, of the right step or of one with a known mistake."""
+    losses, device = [], next(model.parameters()).device
+    for x, labels in batches:
+        x, labels = x.to(device), labels.to(device)
+        if mistake != "gradients-accumulate":
+            optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), labels)
+        loss.backward()
+        if mistake != "weights-do-not-change":
+            optimizer.step()
+        if mistake == "loss-after-update":
             loss = F.cross_entropy(model(x), labels)
-            loss.backward()
-            if mistake != "weights-do-not-change":
-                optimizer.step()
-            if mistake == "loss-after-update":
-                loss = F.cross_entropy(model(x), labels)
-            losses.append(loss.item())
-    return losses
+        losses.append(loss.item())
+    return torch.tensor(losses, dtype=torch.float64)
 
 
-def as_number(loss: object) -> float | None:
-    """A loss as a float, without the warning that a tensor with a graph would give; None if it is no number."""
-    if isinstance(loss, torch.Tensor):
-        loss = loss.detach()
-    return float(loss) if isinstance(loss, (int, float, torch.Tensor)) else None
+def true_losses(seed: int, optimizer_name: str, place: str, mistake: str = "") -> torch.Tensor:
+    model, optimizer, batches = make_training(seed, optimizer_name)
+    return train(model, optimizer, batches[:STEPS], mistake)
 
 
 def run_steps(learner, seed: int, optimizer_name: str, place: str) -> dict:
-    """Train a model at a place; report losses, their type, what crossed, and where an error found things."""
+    """Train a model at a place; report losses, their type and what crossed, and add to an error what had moved."""
     device = device_of(place)
-    model, batches = make_steps(seed)
-    model.to(device)
-    optimizer = OPTIMIZERS[optimizer_name](model.parameters())
-    losses: list[object] = []
+    model, optimizer, batches = make_training(seed, optimizer_name, device)
+    losses, syncs, copied = [], [], 0
     caught: list[Exception] = []
-    counts = []
 
     def step(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
         try:
             losses.append(learner.train_step(model, batch, optimizer))
-        except NotImplementedError:
-            raise
-        except (RuntimeError, AssertionError) as error:
+        except RuntimeError as error:
             caught.append(error)
 
-    for batch in batches:
-        counts.append(transfers(lambda batch=batch: step(batch)))
-        if caught:
-            break
+    for batch in batches[:STEPS]:
+        counts = transfers(partial(step, batch))
+        syncs, copied = [*syncs, counts.syncs], max(copied, counts.to_device)
+        for error in caught:
+            if place == SECOND and re.search(MISMATCH, str(error)):
+                behind = "result-of-to-dropped" if copied else "batch-left-behind"
+                behind = "labels-left-behind" if model.seen and model.seen[-1] == device else behind
+                error.args = (f"{NOT_MOVED[behind]}: {error}",)
+            raise error
     after = next(model.parameters()).device
     return {
-        "losses": [as_number(loss) for loss in losses],
+        "model on": place if after == device else str(after),
         "types": sorted({type(loss).__name__ for loss in losses if not isinstance(loss, float)}),
-        "error": [type(caught[0]).__name__, str(caught[0])[:300]] if caught else None,
-        "input moved": bool(model.seen) and model.seen[-1] == device,
-        "copied": max(count.to_device for count in counts),
-        "moved": after != device,
-        "syncs": [count.syncs for count in counts],
+        "losses": torch.tensor([loss for loss in losses if isinstance(loss, float)], dtype=torch.float64),
+        "syncs": syncs,
     }
 
 
-def judge_steps(result: dict, seed: int, optimizer_name: str, place: str, kind: str, on: str) -> None:
-    """Fail unless a training run gave the CPU's losses; name what explains another outcome."""
-    if result["error"] is not None:
-        name, text = result["error"]
-        came = f"{name}: {text}"
-        if (place == "cpu") if is_mismatch(text) else _NO_HARDWARE.search(text):
-            raise Failed("hard-coded-device", came=came, on=on)
-        if is_mismatch(text):
-            moved = "labels-left-behind" if result["input moved"] else "batch-left-behind"
-            dropped = not result["input moved"] and result["copied"] > 0
-            raise Failed("result-of-to-dropped" if dropped else moved, came=came, on=on)
-        raise Failed(None, f"Your code raised {came}", on=on)
-    expect(not result["moved"], "model-moved", on=on)
-    expect(not result["types"], "not-a-float", expected="float", came=", ".join(result["types"]), on=on)
-    came = torch.tensor(result["losses"], dtype=torch.float64)
-    wanted = torch.tensor(true_losses(seed, optimizer_name), dtype=torch.float64)
-    tolerance = slack("toy" if place == "cpu" else kind)
-    if torch.allclose(came, wanted, **tolerance):
-        return
-    for mistake in ("gradients-accumulate", "weights-do-not-change", "loss-after-update"):
-        mimic = torch.tensor(true_losses(seed, optimizer_name, mistake), dtype=torch.float64)
-        expect(not torch.allclose(came, mimic, **tolerance), mistake, expected=wanted, came=came, on=on)
-    raise Failed(None, "The losses are not those of training on the CPU.", expected=wanted, came=came, on=on)
+LOSSES = Fact(
+    "losses",
+    true_losses,
+    {
+        mistake: partial(true_losses, mistake=mistake)
+        for mistake in ("gradients-accumulate", "weights-do-not-change", "loss-after-update")
+    },
+    "The losses are not those of training on the CPU.",
+)
+STAYS_AND_GIVES_FLOATS = (
+    Fact("model on", lambda seed, name, place: place, "model-moved"),
+    Fact("types", [], "not-a-float", expected="float"),
+)
 
 
-@STEP.check("trains on the CPU")
-def _(session, rng):
-    session.probe(run_where)  # before the first backward pass: after one, `toy` can no longer be started
-    for name in OPTIMIZERS:
-        seed = draw_int(rng, 0, 10**6)
-        result = session.probe(run_steps, seed, name, "cpu")
-        judge_steps(result, seed, name, "cpu", "cpu", f"a model on the CPU, {name}, {STEPS} steps")
+def trainings(draw: Draw, place: str) -> Iterator[Case]:
+    losses = replace(LOSSES, **slack(second_kind(draw, needed=place == SECOND), place))
+    for optimizer in OPTIMIZERS:
+        yield Case(f"a model on {place}, {optimizer}, {STEPS} steps", draw.seed(), optimizer, place, facts=[losses])
 
 
-@STEP.check("trains on the second device, with the same losses")
-def _(session, rng):
-    need_second_device(session)
-    where = session.probe(run_where)
-    for name in OPTIMIZERS:
-        seed = draw_int(rng, 0, 10**6)
-        result = session.probe(run_steps, seed, name, "second")
-        judge_steps(result, seed, name, "second", where["kind"], f"a model on {where['name']}, {name}, {STEPS} steps")
+step = Contract(STEP, ask=run_steps, errors={raising(NO_HARDWARE, "(Runtime|Assertion)Error"): "hard-coded-device"})
+step.facts(
+    "trains on the CPU",
+    partial(trainings, place=CPU),
+    *STAYS_AND_GIVES_FLOATS,
+    errors={raising(MISMATCH): "hard-coded-device"},
+)
+step.facts(
+    "trains on the second device, with the same losses",
+    partial(trainings, place=SECOND),
+    *STAYS_AND_GIVES_FLOATS,
+    errors={text: belief for belief, text in NOT_MOVED.items()},
+)
+step.facts(
+    "waits for the device once a step at most",
+    partial(trainings, place=SECOND),
+    Fact("syncs", Where(lambda came: max(came) <= 1), "too-many-syncs", expected="1 or 0 in each step"),
+)
 
 
-@STEP.check("waits for the device once a step at most")
-def _(session, rng):
-    need_second_device(session)
-    syncs = session.probe(run_steps, draw_int(rng, 0, 10**6), "Adam", "second")["syncs"]
-    expect(max(syncs) <= 1, "too-many-syncs", expected="1 or 0 in each step", came=syncs, on=f"{STEPS} steps, Adam")
+# 9.3 to_numpy
 
 
-# 9.3
-
-
-def make_tensor(case: str, seed: int) -> torch.Tensor:
+def make_tensor(kind: str, seed: int) -> torch.Tensor:
     """The CPU tensor of a case, made from a seed."""
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(3, 4, generator=generator)
-    if case == "leaf":
-        return x.requires_grad_()
-    if case == "result":
-        return x.requires_grad_() * 2
-    if case in ("conj", "neg"):
-        z = torch.complex(x, torch.randn(3, 4, generator=generator)).conj()
-        return z if case == "conj" else z.imag
+    x, y = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(seed))
     made = {
         "float32": x,
         "transposed": x.t(),
@@ -402,212 +401,159 @@ def make_tensor(case: str, seed: int) -> torch.Tensor:
         "uint8": (20 * x).abs().to(torch.uint8),
         "bool": x > 0,
         "zero-dim": x[0, 0].clone(),
+        "leaf": x.clone().requires_grad_(),
+        "result": x.clone().requires_grad_() * 2,
         "bfloat16": x.bfloat16(),
         "bfloat16 leaf": x.bfloat16().requires_grad_(),
+        "conj": torch.complex(x, y).conj(),
+        "neg": torch.complex(x, y).conj().imag,
     }
-    return made[case]
+    return made[kind]
 
 
-def run_to_numpy(learner, case: str, seed: int, place: str) -> dict:
+def run_to_numpy(learner, kind: str, seed: int, place: str) -> dict:
     """Convert one tensor; report what came, and what a later change of the tensor does to it."""
-    import numpy as np
-
-    device = device_of(place)
-    with torch.enable_grad():
-        tensor = make_tensor(case, seed)
-        if device.type != "cpu":
-            needs_grad, leaf = tensor.requires_grad, tensor.is_leaf
-            tensor = tensor.detach().to(device).requires_grad_(needs_grad)
-            tensor = tensor if leaf else tensor * 1
-    before = (tensor.requires_grad, tensor.dtype, tensor.device)
-    array = learner.to_numpy(tensor)
-    if not isinstance(array, np.ndarray):
-        return {"kind": type(array).__name__, "dims": getattr(array, "ndim", None)}
+    tensor = make_tensor(kind, seed)
+    if place == SECOND:
+        needs_grad, leaf = tensor.requires_grad, tensor.is_leaf
+        tensor = tensor.detach().to(device_of(place)).requires_grad_(needs_grad)
+        tensor = tensor if leaf else tensor * 1
+    before = {name: getattr(tensor, name) for name in ("requires_grad", "dtype", "device")}
+    came = learner.to_numpy(tensor)
+    array = came if isinstance(came, np.ndarray) else np.zeros(0)
     values = np.array(array)
-    kept = before == (tensor.requires_grad, tensor.dtype, tensor.device)
-    same = place != "cpu" or torch.equal(tensor.detach(), make_tensor(case, seed).detach())
+    changed = [name for name, value in before.items() if getattr(tensor, name) != value]
+    if place == CPU and not changed and not torch.equal(tensor.detach(), make_tensor(kind, seed).detach()):
+        changed = ["values"]
     with torch.no_grad():
         tensor.detach().fill_(1)
     return {
-        "kind": "array",
+        "class": "a np.ndarray" if array is came else type(came).__name__,
         "dtype": str(array.dtype),
+        "shape": array.shape,
         "values": torch.from_numpy(values) if values.dtype.kind in "fciub" else None,
-        "kept": kept and same,
-        "aliases": not np.array_equal(values, array),
+        "changed": changed,
+        "later": "an array as it was" if np.array_equal(values, array) else "an array that changed with the tensor",
     }
 
 
-def true_array(case: str, seed: int) -> torch.Tensor:
+def true_array(kind: str, seed: int) -> torch.Tensor:
     """The values that NumPy should hold, as a tensor."""
-    with torch.random.fork_rng(devices=[]):
-        x = make_tensor(case, seed).detach().resolve_conj().resolve_neg()
+    x = make_tensor(kind, seed).detach().resolve_conj().resolve_neg()
     return x.float() if x.dtype == torch.bfloat16 else x
 
 
-_OBSTACLES = {
-    "requires grad": "still-requires-grad",
-    "device type": "stays-on-the-device",
-    "ScalarType": "bfloat16-unknown",
-    "BFloat16": "bfloat16-unknown",
-    "conj": "conjugate-bit",
-    "negative": "negative-bit",
-}
+def tensor_case(draw: Draw, kind: str, place: str) -> Case:
+    """A tensor of one kind, with what must come of it."""
+    seed = draw.seed()
+    true, zero_dim = true_array(kind, seed), "zero-dim-lost" if kind == "zero-dim" else None
+    other_dtype = "bfloat16-not-float32" if kind.startswith("bfloat16") else "dtype-changed"
+    other_values = {"conj": "conjugate-bit", "neg": "negative-bit"}.get(kind)
+    facts = (
+        Fact("class", "a np.ndarray", zero_dim),
+        Fact("dtype", str(true.dtype).removeprefix("torch."), other_dtype),
+        Fact("shape", tuple(true.shape), zero_dim, "The shape is wrong."),
+        Fact("values", true, other_values, "The values are not the tensor's.", rtol=0, atol=0),
+        Fact("changed", [], "tensor-changed", expected="a tensor with nothing changed"),
+    )
+    return Case(f"a tensor on {place} ({kind})", kind, seed, place, facts=facts)
 
 
-def judge_array(session: Session, rng: torch.Generator, cases: Sequence[str], place: str = "cpu") -> None:
-    """Convert tensors of several kinds and compare class, dtype, shape and values."""
-    for case in cases:
-        seed = draw_int(rng, 0, 10**6)
-        on = f"a tensor on {told(place)} ({case})"
-        try:
-            result = session.probe(run_to_numpy, case, seed, place)
-        except LearnerError as error:
-            obstacle = next((kind for words, kind in _OBSTACLES.items() if words in error.text), None)
-            if error.reason == "raised" and obstacle:
-                raise Failed(obstacle, came=f"{error.kinds[0]}: {error.text}", on=on) from None
-            raise
-        wanted = true_array(case, seed)
-        if result["kind"] != "array":
-            kind = "zero-dim-lost" if case == "zero-dim" else None
-            raise Failed(kind, expected="a np.ndarray", came=result["kind"], on=on)
-        dtype = str(wanted.dtype).removeprefix("torch.")
-        kind = "bfloat16-not-float32" if case.startswith("bfloat16") else "dtype-changed"
-        expect(result["dtype"] == dtype, kind, expected=dtype, came=result["dtype"], on=on)
-        came = result["values"]
-        shape = tuple(came.shape)
-        kind = "zero-dim-lost" if case == "zero-dim" else None
-        expect(shape == tuple(wanted.shape), kind, "The shape is wrong.", expected=tuple(wanted.shape), came=shape)
-        kind = {"conj": "conjugate-bit", "neg": "negative-bit"}.get(case)
-        expect(torch.equal(came, wanted), kind, "The values are not the tensor's.", expected=wanted, came=came, on=on)
-        expect(result["kept"], "tensor-changed", on=on)
+def tensors(*kinds: str, second: Iterable[str] = ()) -> Callable[[Draw], Iterator[Case]]:
+    """Cases of these kinds on the CPU, and of others on the second device.
+
+    Those on the second device are needed where they are all there is; else they ask for a device that knows every
+    dtype and every view.
+    """
+
+    def cases(draw: Draw) -> Iterator[Case]:
+        yield from (tensor_case(draw, kind, CPU) for kind in kinds)
+        device = second_kind(draw, needed=not kinds)
+        if not kinds or device in ("cuda", "toy"):
+            yield from (tensor_case(draw, kind, SECOND) for kind in second)
+
+    return cases
 
 
-@NUMPY.check("keeps shape, values and dtype, of a zero-dim tensor too")
-def _(session, rng):
-    judge_array(session, rng, ["float32", "transposed", "float64", "float16", "int64", "uint8", "bool", "zero-dim"])
+converted = Contract(
+    NUMPY,
+    ask=run_to_numpy,
+    errors={
+        "requires grad": "still-requires-grad",
+        "device type": "stays-on-the-device",
+        "ScalarType|BFloat16": "bfloat16-unknown",
+        "conj": "conjugate-bit",
+        "negative": "negative-bit",
+    },
+)
+converted.facts(
+    "keeps shape, values and dtype, of a zero-dim tensor too",
+    tensors("float32", "transposed", "float64", "float16", "int64", "uint8", "bool", "zero-dim"),
+)
+converted.facts("takes tensors that require grad, and leaves them as they are", tensors("leaf", "result"))
+converted.facts(
+    "takes tensors from the second device", tensors(second=("float32", "leaf", "result", "int64", "zero-dim"))
+)
+converted.facts("gives bfloat16 as float32", tensors("bfloat16", "bfloat16 leaf", second=["bfloat16 leaf"]))
+converted.facts("resolves conjugated and negated views", tensors("conj", "neg", second=("conj", "neg")))
+converted.facts(
+    "gives the array memory of its own",
+    tensors("float32", "transposed", "leaf", "bfloat16", "conj", "neg", "zero-dim"),
+    Fact("later", "an array as it was", "aliases-the-tensor"),
+)
 
 
-@NUMPY.check("takes tensors that require grad, and leaves them as they are")
-def _(session, rng):
-    judge_array(session, rng, ["leaf", "result"])
-
-
-@NUMPY.check("takes tensors from the second device")
-def _(session, rng):
-    need_second_device(session)
-    judge_array(session, rng, ["float32", "leaf", "result", "int64", "zero-dim"], "second")
-
-
-@NUMPY.check("gives bfloat16 as float32")
-def _(session, rng):
-    judge_array(session, rng, ["bfloat16", "bfloat16 leaf"])
-    if session.probe(run_where)["kind"] in ("cuda", "toy"):
-        judge_array(session, rng, ["bfloat16 leaf"], "second")
-
-
-@NUMPY.check("resolves conjugated and negated views")
-def _(session, rng):
-    judge_array(session, rng, ["conj", "neg"])
-    if session.probe(run_where)["kind"] in ("cuda", "toy"):
-        judge_array(session, rng, ["conj", "neg"], "second")
-
-
-@NUMPY.check("gives the array memory of its own")
-def _(session, rng):
-    for case in ("float32", "transposed", "leaf", "bfloat16", "conj", "neg", "zero-dim"):
-        result = session.probe(run_to_numpy, case, draw_int(rng, 0, 10**6), "cpu")
-        expect(not result["aliases"], "aliases-the-tensor", on=f"a tensor on the CPU ({case}), changed in place later")
-
-
-# 9.4
+# 9.4 resume
 
 CHECKPOINT_LR = {"SGD": 0.03, "Adam": 0.007}
 
 
-def make_regressor() -> nn.Sequential:
-    return nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 2))
-
-
-def regression_batches(seed: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Six batches: three before the interruption, three after it."""
-    generator = torch.Generator().manual_seed(seed)
-    return [(torch.randn(9, 5, generator=generator), torch.randn(9, 2, generator=generator)) for _ in range(6)]
-
-
-def train_regressor(model: nn.Module, optimizer: torch.optim.Optimizer, batches: list, device: torch.device) -> list:
-    """Train on the batches and give the losses."""
-    losses = []
-    with torch.enable_grad():
-        for x, y in batches:
-            optimizer.zero_grad()
-            loss = F.mse_loss(model(x.to(device)), y.to(device))
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-    return losses
-
-
-def interrupted(seed: int, optimizer_name: str) -> tuple[nn.Module, torch.optim.Optimizer]:
-    """A model and its optimizer on the CPU, after the first three steps."""
-    torch.manual_seed(seed)
-    model = make_regressor()
-    optimizer = OPTIMIZERS[optimizer_name](model.parameters(), lr=CHECKPOINT_LR[optimizer_name])
-    train_regressor(model, optimizer, regression_batches(seed)[:3], torch.device("cpu"))
-    return model, optimizer
-
-
-def to_place(value: object, device: torch.device) -> object:
-    """Copy a state dict with its tensors on a device; an optimizer's zero-dim steps stay on the CPU."""
-    if isinstance(value, torch.Tensor):
-        return value.detach().clone().to(device if value.dim() else "cpu")
-    if isinstance(value, dict):
-        return type(value)((key, to_place(item, device)) for key, item in value.items())
-    return [to_place(item, device) for item in value] if isinstance(value, list) else copy.deepcopy(value)
+def interrupted(seed: int, optimizer_name: str) -> tuple:
+    """A model, its optimizer and the batches, after training on three of them on the CPU."""
+    model, optimizer, batches = make_training(seed, optimizer_name, lr=CHECKPOINT_LR[optimizer_name])
+    train(model, optimizer, batches[:3])
+    return model, optimizer, batches
 
 
 def run_resume(learner, seed: int, optimizer_name: str, source: str, place: str, replaces: bool) -> dict:
     """Resume from a checkpoint saved at `source`, at `place`, where a move replaces the parameters or keeps them."""
-    second, device = second_device(), device_of(place)
-    model, optimizer = interrupted(seed, optimizer_name)
-    checkpoint = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-    checkpoint = to_place(checkpoint, device_of(source))
-    future = torch.__future__
+    home, device, future = device_of(source), device_of(place), torch.__future__
+    model, optimizer, batches = interrupted(seed, optimizer_name)
+    checkpoint = tree_map_only(  # an optimizer's zero-dim steps stay on the CPU
+        torch.Tensor,
+        lambda tensor: tensor.detach().clone().to(home if tensor.dim() else "cpu"),
+        {"model": model.state_dict(), "optimizer": optimizer.state_dict()},
+    )
     overwrite, swap = future.get_overwrite_module_params_on_conversion(), future.get_swap_module_params_on_conversion()
     try:
         future.set_overwrite_module_params_on_conversion(replaces)
-        future.set_swap_module_params_on_conversion(not replaces and second.stand_in)
-        pair = learner.resume(make_regressor, OPTIMIZERS[optimizer_name], checkpoint, device)
+        future.set_swap_module_params_on_conversion(not replaces and second_device().stand_in)
+        pair = learner.resume(Spied, OPTIMIZERS[optimizer_name], checkpoint, device)
     finally:
         future.set_overwrite_module_params_on_conversion(overwrite)
         future.set_swap_module_params_on_conversion(swap)
-    if not isinstance(pair, (tuple, list)) or [isinstance(pair[0], nn.Module), len(pair)] != [True, 2]:
-        return {"pair": False}
-    if not isinstance(pair[1], torch.optim.Optimizer):
-        return {"pair": False}
-    return {"pair": True, **inspect_resumed(*pair, device, seed)}
+    match pair:
+        case [nn.Module() as model, torch.optim.Optimizer() as optimizer]:
+            return inspect_resumed(model, optimizer, device, batches)
+    raise TypeError(f"{type(pair).__name__} is no pair")
 
 
-def inspect_resumed(model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device, seed: int) -> dict:
+def inspect_resumed(model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device, batches: list) -> dict:
     """Report where a resumed pair's tensors are, whose they are, and how training goes on."""
-    own = {id(parameter) for parameter in model.parameters()}
-    held = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     behind = [
-        f"{name} of a parameter on {parameter.device} is on {value.device}"
+        f"{name} on {value.device} of a parameter on {parameter.device}"
         for parameter, state in optimizer.state.items()
         for name, value in state.items()
         if isinstance(value, torch.Tensor) and value.dim() and value.device != parameter.device
     ]
-    batches = regression_batches(seed)
-    report = {
-        "elsewhere": [name for name, p in model.named_parameters() if p.device != device],
-        "state": sum(bool(state) for state in optimizer.state.values()),
+    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    report = dict.fromkeys(("output", "losses", "weights", "error"), "")
+    report |= {
+        "elsewhere": [name for name, parameter in model.named_parameters() if parameter.device != device],
+        "state": "that of some parameters" if any(optimizer.state.values()) else "none",
         "lr": float(optimizer.param_groups[0]["lr"]),
-        "owned": own == {id(parameter) for parameter in held},
-        "behind": behind,
-        "output": None,
-        "losses": [],
-        "changed": None,
-        "error": "",
+        "holds": "the model's parameters" if held == {id(p) for p in model.parameters()} else "other tensors",
+        "behind": behind[:2],
     }
     if report["elsewhere"]:
         return report
@@ -615,155 +561,70 @@ def inspect_resumed(model: nn.Module, optimizer: torch.optim.Optimizer, device: 
         report["output"] = model(batches[0][0].to(device)).cpu()
     before = [p.detach().cpu().clone() for p in model.parameters()]
     try:
-        report["losses"] = train_regressor(model, optimizer, batches[3:], device)
+        report["losses"] = train(model, optimizer, batches[3:])
     except RuntimeError as error:
-        report["error"] = f"{type(error).__name__}: {str(error)[:200]}"
-    after = [p.detach().cpu() for p in model.parameters()]
-    report["changed"] = not any(torch.equal(a, b) for a, b in zip(before, after, strict=True))
-    return report
+        report["error"] = "; ".join([*behind[:1], f"{type(error).__name__}: {error}"])
+    kept = [torch.equal(p.detach().cpu(), old) for p, old in zip(model.parameters(), before, strict=True)]
+    return {**report, "weights": "as before" if any(kept) else "changed"}
 
 
-def resume_cases(session: Session) -> list[tuple[str, str, bool, str]]:
-    """(saved at, resumed at, moves replace parameters, in words), for every place there is."""
-    kind = session.probe(run_where)["kind"]
-    second = kind != "none"
-    found = []
-    for replaces in (True, False):
-        how = "where a move replaces parameters" if replaces else "where a move keeps parameters"
-        for place in ["second", "cpu"] if second else ["cpu"]:
-            found.append(("cpu", place, replaces, f"a checkpoint on the CPU, resumed on {told(place)}, {how}"))
-    # On `lazy`, tensors cannot be copied into a module on the CPU.
-    if second and kind != "lazy":
-        found.append(("second", "cpu", False, "a checkpoint on the second device, resumed on the CPU"))
-    return found
+def saved_output(seed: int, optimizer_name: str, *_: object) -> torch.Tensor:
+    model, _, batches = interrupted(seed, optimizer_name)
+    return model(batches[0][0]).detach()
 
 
-def ask_resume(session: Session, rng: torch.Generator, case: tuple, name: str) -> tuple[dict, int, str]:
-    """Run one case with hidden numbers; an error inside the learner's code is told by its own misconception."""
-    source, place, replaces, words = case
-    seed, on = draw_int(rng, 0, 10**6), f"{words}; {name}"
-    try:
-        result = session.probe(run_resume, seed, name, source, place, replaces)
-    except LearnerError as error:
-        if error.reason == "raised" and _NO_HARDWARE.search(error.text):
-            raise Failed("hard-coded-device", came=f"{error.kinds[0]}: {error.text}", on=on) from None
-        raise
-    expect(result["pair"], "no-pair", on=on)
-    return result, seed, on
+def unbroken_losses(seed: int, optimizer_name: str, *_: object) -> torch.Tensor:
+    return train(*make_training(seed, optimizer_name, lr=CHECKPOINT_LR[optimizer_name]))[3:]
 
 
-@RESUME.check("gives the checkpoint's model, on the device")
-def _(session, rng):
-    for case in resume_cases(session):
-        result, seed, on = ask_resume(session, rng, case, "SGD")
-        expect(not result["elsewhere"], "model-not-on-the-device", came=result["elsewhere"], on=on)
-        with torch.random.fork_rng(devices=[]), torch.enable_grad():
-            model, _ = interrupted(seed, "SGD")
-            wanted = model(regression_batches(seed)[0][0]).detach()
-        kind = session.probe(run_where)["kind"] if case[1] == "second" else "toy"
-        expect_close(result["output"], wanted, on, "weights-not-loaded", **slack(kind))
-    need_second_device(session)
+def resumptions(draw: Draw, optimizers: Iterable[str] = OPTIMIZERS, fact: Fact | None = None) -> Iterator[Case]:
+    """Cases at every place there is, after both kinds of moves; the fact is judged as the place computes."""
+    kind = second_kind(draw)
+    places = (CPU,) if kind == "none" else (SECOND, CPU)
+    ways = [(CPU, place, replaces) for replaces in (True, False) for place in places]
+    if kind not in ("none", "lazy"):  # on `lazy`, tensors cannot be copied into a module on the CPU
+        ways.append((SECOND, CPU, False))
+    for name in optimizers:
+        for source, place, replaces in ways:
+            moves = f"where a move {'replaces' if replaces else 'keeps'} parameters"
+            on = f"a checkpoint on {source}, resumed on {place}, {moves}; {name}"
+            facts = [replace(fact, **slack(kind, place))] if fact else []
+            yield Case(on, draw.seed(), name, source, place, replaces, facts=facts)
 
 
-@RESUME.check("gives an optimizer of this model: its next step changes the weights")
-def _(session, rng):
-    for name in OPTIMIZERS:
-        for case in resume_cases(session):
-            result, _, on = ask_resume(session, rng, case, name)
-            expect(result["owned"], "optimizer-orphaned", on=on)
-            if result["error"]:
-                kind = "state-left-behind" if result["behind"] else None
-                raise Failed(kind, "Training on raised an error.", came=result["error"], on=on)
-            expect(bool(result["changed"]), "optimizer-orphaned", on=on)
+OUTPUT = Fact("output", saved_output, "weights-not-loaded")
+UNBROKEN = Fact("losses", unbroken_losses, message="The losses are not those of unbroken training.")
+BEHIND = Where(lambda came: "of a parameter on" in came)
+
+resume = Contract(RESUME, ask=run_resume, errors={"is no pair": "no-pair", NO_HARDWARE: "hard-coded-device"})
+resume.facts(
+    "gives the checkpoint's model, on the device",
+    partial(resumptions, optimizers=["SGD"], fact=OUTPUT),
+    Fact("elsewhere", [], "model-not-on-the-device", expected="no parameter elsewhere"),
+)
+RESUME.check("gives the checkpoint's model, on the device")(need_second_device)
+resume.facts(
+    "gives an optimizer of this model: its next step changes the weights",
+    resumptions,
+    Fact("holds", "the model's parameters", "optimizer-orphaned"),
+    Fact("error", "", {"state-left-behind": BEHIND}, "Training on raised an error."),
+    Fact("weights", "changed", "optimizer-orphaned"),
+)
+resume.facts(
+    "puts the optimizer's state beside its parameters",
+    resumptions,
+    Fact("behind", [], "state-left-behind", expected="no state elsewhere"),
+)
+RESUME.check("puts the optimizer's state beside its parameters")(need_second_device)
+resume.facts(
+    "goes on as if training had never stopped",
+    partial(resumptions, fact=UNBROKEN),
+    Fact("state", "that of some parameters", "state-forgotten"),
+    Fact("lr", lambda seed, name, *_: CHECKPOINT_LR[name], "learning-rate-forgotten", rtol=0, atol=1e-9),
+)
 
 
-@RESUME.check("puts the optimizer's state beside its parameters")
-def _(session, rng):
-    for name in OPTIMIZERS:
-        for case in resume_cases(session):
-            result, _, on = ask_resume(session, rng, case, name)
-            expect(not result["behind"], "state-left-behind", came=result["behind"][:2], on=on)
-    need_second_device(session)
-
-
-@RESUME.check("goes on as if training had never stopped")
-def _(session, rng):
-    for name in OPTIMIZERS:
-        for case in resume_cases(session):
-            result, seed, on = ask_resume(session, rng, case, name)
-            wanted_lr = CHECKPOINT_LR[name]
-            expect(result["state"] > 0, "state-forgotten", on=on)
-            same_rate = abs(result["lr"] - wanted_lr) < 1e-9
-            expect(same_rate, "learning-rate-forgotten", expected=wanted_lr, came=result["lr"], on=on)
-            with torch.random.fork_rng(devices=[]):
-                pair = interrupted(seed, name)
-                wanted = train_regressor(*pair, regression_batches(seed)[3:], torch.device("cpu"))
-            came = torch.tensor(result["losses"], dtype=torch.float64)
-            kind = session.probe(run_where)["kind"] if case[1] == "second" else "toy"
-            wanted_losses = torch.tensor(wanted, dtype=torch.float64)
-            expect_close(
-                came, wanted_losses, on, message="The losses are not those of unbroken training.", **slack(kind)
-            )
-
-
-# 9.5
-
-
-class Holder(nn.Module):
-    """A module with nothing in it."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x
-
-
-def hiding_module(case: str, seed: int) -> tuple[nn.Module, list[list[str]], list[str]]:
-    """A module that hides something: itself, the names of each hidden thing, and the names of hidden modules."""
-    generator = torch.Generator().manual_seed(seed)
-    count, deep = draw_int(generator, 2, 4), draw_int(generator, 1, 3)
-    key = "abcdefgh"[draw_int(generator, 0, 7)]
-    root, encoder, core = Holder(), Holder(), Holder()
-    root.encoder, encoder.core, root.head = encoder, core, nn.Linear(3, 3)
-    root.register_buffer("known", torch.ones(1))
-    wanted: list[list[str]] = []
-    modules: list[str] = []
-    if case == "attributes":
-        root.scale, root._secret = torch.zeros(3), torch.zeros(2)
-        encoder.table, core._cache = torch.zeros(4), torch.zeros(1)
-        wanted = [["scale"], ["_secret"], ["encoder.table"], ["encoder.core._cache"]]
-    elif case == "containers":
-        core.rows, encoder.pair = [torch.zeros(2) for _ in range(count)], (1, torch.zeros(1))
-        root.named = {key: torch.zeros(2), "text": "no tensor"}
-        wanted = [*([f"encoder.core.rows.{i}"] for i in range(count)), ["encoder.pair.1"], [f"named.{key}"]]
-    elif case == "nested":
-        inner: object = torch.zeros(2)
-        for _ in range(deep):
-            inner = {"levels": [(inner,)]}
-        root.config = [None, inner]
-        wanted = [["config.1" + deep * ".levels.0.0"]]
-    elif case == "modules":
-        root.blocks = [nn.Linear(2, 2) for _ in range(count)]
-        encoder.heads = {key: nn.Linear(2, 2)}
-        encoder.__dict__["_teacher"] = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
-        modules = [*(f"blocks.{i}" for i in range(count)), f"encoder.heads.{key}", "encoder._teacher"]
-        wanted = [[name] for name in modules]
-    elif case == "references":
-        root.order = [root.head, encoder, root]
-        root.weights = {"head": root.head.weight, "known": [root.known]}
-        core.up = (root,)
-        root.rnn = nn.LSTM(3, 3)
-    elif case == "cycles":
-        ring: list = [torch.zeros(2)]
-        ring.append(ring)
-        shared = {key: torch.zeros(1), "ring": ring}
-        root.first, core.again = shared, shared
-        prefixes = ("first", "encoder.core.again")
-        wanted = [[f"{p}.{key}" for p in prefixes], [f"{p}.ring.0" for p in prefixes]]
-    elif case == "equal":
-        root.copies = [root.known.clone(), root.head.weight.detach().clone(), root.head.bias.detach().clone()]
-        encoder.one = torch.ones(1)
-        wanted = [["copies.0"], ["copies.1"], ["copies.2"], ["encoder.one"]]
-    return root, wanted, modules
-
+# 9.5 hidden_tensors
 
 CORRECT: dict[str, Callable[[], nn.Module]] = {
     "a recurrent net": lambda: nn.Sequential(nn.LSTM(4, 3, num_layers=2), nn.GRU(3, 2)),
@@ -777,90 +638,124 @@ CORRECT: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def run_hidden(learner, case: str, seed: int) -> object:
-    """Ask the learner's function about one of our modules."""
-    return learner.hidden_tensors(hiding_module(case, seed)[0])
+def hiding_module(kind: str, seed: int) -> tuple[nn.Module, list[str]]:
+    """A module that hides something, and the names of what it hides; a correct one hides nothing."""
+    if kind in CORRECT:
+        return CORRECT[kind](), []
+    draw = Draw(torch.Generator().manual_seed(seed))
+    count, deep, key = draw(2, 4), draw(1, 3), draw.choice("abcdefgh")
+    root, encoder, core, hidden = nn.Module(), nn.Module(), nn.Module(), []
+    root.encoder, encoder.core, root.head = encoder, core, nn.Linear(3, 3)
+    root.register_buffer("known", torch.ones(1))
+    if kind == "tensors in attributes":
+        root.scale, root._secret = torch.zeros(3), torch.zeros(2)
+        encoder.table, core._cache = torch.zeros(4), torch.zeros(1)
+        hidden = ["scale", "_secret", "encoder.table", "encoder.core._cache"]
+    elif kind == "tensors in containers":
+        core.rows, encoder.pair = [torch.zeros(2) for _ in range(count)], (1, torch.zeros(1))
+        root.named = {key: torch.zeros(2), "text": "no tensor"}
+        hidden = [*(f"encoder.core.rows.{i}" for i in range(count)), "encoder.pair.1", f"named.{key}"]
+    elif kind == "a tensor in nested containers":
+        inner: object = torch.zeros(2)
+        for _ in range(deep):
+            inner = {"levels": [(inner,)]}
+        root.config = [None, inner]
+        hidden = ["config.1" + deep * ".levels.0.0"]
+    elif kind == "modules in containers and behind a private name":
+        root.blocks = [nn.Linear(2, 2) for _ in range(count)]
+        encoder.heads = {key: nn.Linear(2, 2)}
+        encoder.__dict__["_teacher"] = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+        hidden = [*(f"blocks.{i}" for i in range(count)), f"encoder.heads.{key}", "encoder._teacher"]
+    elif kind == "second references to what is registered":
+        root.order = [root.head, encoder, root]
+        root.weights = {"head": root.head.weight, "known": [root.known]}
+        core.up = (root,)
+        root.rnn = nn.LSTM(3, 3)
+    elif kind == "a shared dict, a list that contains itself":
+        ring: list = [torch.zeros(2)]
+        ring.append(ring)
+        root.first = core.again = {key: torch.zeros(1), "ring": ring}
+        hidden = [f"first.{key}", "first.ring.0"]
+    elif kind == "copies with the numbers of registered tensors":
+        root.copies = [root.known.clone(), root.head.weight.detach().clone(), root.head.bias.detach().clone()]
+        encoder.one = torch.ones(1)
+        hidden = ["copies.0", "copies.1", "copies.2", "encoder.one"]
+    return root, hidden
 
 
-def run_correct(learner, name: str) -> object:
-    return learner.hidden_tensors(CORRECT[name]())
+def run_hidden(learner, kind: str, seed: int) -> object:
+    """Search one of our modules."""
+    return learner.hidden_tensors(hiding_module(kind, seed)[0])
 
 
-def ask_hidden(request: Callable[[], object], on: str) -> set[str]:
-    """The names that the learner's function gives, or the misconception behind its error."""
-    try:
-        came = request()
-    except LearnerError as error:
-        text = f"{error.kinds[0]}: {error.text}" if error.kinds else error.text
-        if error.is_a("RecursionError") or error.reason == "time":
-            raise Failed("endless", came=text[:200], on=on) from None
-        by_value = "Boolean value" in error.text or "size of tensor" in error.text or "truth value" in error.text
-        if error.is_a("RuntimeError") and by_value:
-            raise Failed("compared-by-value", came=text, on=on) from None
-        raise
+def read_hidden(came: object, kind: str, seed: int) -> dict[str, dict]:
+    """How the names differ; a hidden module's contents count as the module, and a shared dict has one name."""
     good = isinstance(came, (list, tuple)) and all(isinstance(name, str) for name in came)
-    expect(good, message="A list of names is expected.", came=came, on=on)
-    return set(came)
+    expect(good, message="A list of names is expected.", came=came)
+    _, hidden = hiding_module(kind, seed)
+    modules = hidden if kind.startswith("modules") else []
+    names = [next((module for module in modules if name.startswith(f"{module}.")), name) for name in came]
+    return {"names": difference([name.replace("encoder.core.again.", "first.") for name in names], hidden)}
 
 
-def judge_hidden(session: Session, rng: torch.Generator, case: str, on: str, kinds: dict[str, str]) -> None:
-    """Fail unless every hidden thing is named and nothing else; `kinds` names what a missing name tells."""
-    seed = draw_int(rng, 0, 10**6)
-    came = ask_hidden(lambda: session.probe(run_hidden, case, seed), on)
-    with torch.random.fork_rng(devices=[]):
-        _, wanted, modules = hiding_module(case, seed)
-    known = {name for names in wanted for name in names}
-    missing = [names[0] for names in wanted if not came & set(names) and not _contents_listed(names, modules, came)]
-    extra = {name for name in came - known if not name.startswith(tuple(f"{module}." for module in modules))}
-    details = {"expected": sorted(names[0] for names in wanted), "came": sorted(came), "on": on}
-    if missing and extra:
-        plain = (name.removeprefix("self.").replace("_modules.", "") for name in came)
-        respelt = {re.sub(r"\[['\"]?(\w+)['\"]?\]", r".\1", name) for name in plain}
-        expect(not known <= respelt, "other-names", **details)
-        containers = {name.rsplit(".", 1)[0] for name in known}
-        expect(not extra & containers, "containers-not-opened", **details)
-    for part, kind in kinds.items():
-        told_of = [name for name in missing if part in name]
-        expect(not told_of, kind, f"Missing: {', '.join(missing)}.", **details)
-    expect(not missing, message=f"Missing: {', '.join(missing)}.", **details)
-    expect(not extra, "registered-listed", **details)
+def respelt(name: str) -> str:
+    """A name with brackets, `self.` or `_modules.`, as it is asked for."""
+    return re.sub(r"\[['\"]?(\w+)['\"]?\]", r".\1", name.removeprefix("self.").replace("_modules.", ""))
 
 
-def _contents_listed(names: list[str], modules: list[str], came: set[str]) -> bool:
-    """Whether a hidden module is told by its contents."""
-    return any(name in modules and any(c.startswith(f"{name}.") for c in came) for name in names)
+def renamed(names: dict[str, list[str]]) -> bool:
+    return bool(names["missing"]) and {*names["missing"]} <= {*map(respelt, names["too many"])}
 
 
-@HIDDEN.check("finds tensors in plain attributes, of submodules too")
-def _(session, rng):
-    kinds = {"table": "children-not-searched", "_": "private-skipped", "": "attributes-missed"}
-    judge_hidden(session, rng, "attributes", "tensors in attributes", {"scale": "attributes-missed", **kinds})
+def containers_named(names: dict[str, list[str]]) -> bool:
+    return any(name.rpartition(".")[0] in names["too many"] for name in names["missing"])
 
 
-@HIDDEN.check("looks into lists, tuples and dicts, however deep")
-def _(session, rng):
-    judge_hidden(session, rng, "containers", "tensors in containers", {"": "containers-not-opened"})
-    judge_hidden(session, rng, "nested", "a tensor in nested containers", {"": "not-deep-enough"})
+# What a name that is missing tells, in modules of some kinds.
+MISSING = {
+    "tensors in attributes": {
+        "attributes-missed": misses("scale"),
+        "children-not-searched": misses("table"),
+        "private-skipped": misses("_"),
+    },
+    "tensors in containers": {"containers-not-opened/items": misses()},
+    "a tensor in nested containers": {"not-deep-enough": misses()},
+    "modules in containers and behind a private name": {"modules-missed": misses()},
+    "copies with the numbers of registered tensors": {"compared-by-value": misses()},
+}
 
 
-@HIDDEN.check("finds hidden modules")
-def _(session, rng):
-    judge_hidden(session, rng, "modules", "modules in containers and behind a private name", {"": "modules-missed"})
+def hiding(draw: Draw, kinds: list[str]) -> Iterator[Case]:
+    for kind in kinds:
+        beliefs = {
+            "other-names": Where(renamed),
+            "containers-not-opened": Where(containers_named),
+            **MISSING.get(kind, {"/missing for another reason": misses()}),
+            "registered-listed": ANYTHING,
+        }
+        yield Case(
+            kind, kind, draw.seed(), facts=[Fact("names", ALL_AND_NO_MORE, beliefs, expected="all that is hidden")]
+        )
 
 
-@HIDDEN.check("ends where containers are shared or contain themselves")
-def _(session, rng):
-    judge_hidden(session, rng, "cycles", "a shared dict, a list that contains itself", {})
-
-
-@HIDDEN.check("tells the same object from an equal one")
-def _(session, rng):
-    judge_hidden(session, rng, "references", "second references to what is registered", {})
-    judge_hidden(session, rng, "equal", "copies with the numbers of registered tensors", {"": "compared-by-value"})
-
-
-@HIDDEN.check("reports nothing for correct modules")
-def _(session, rng):
-    for name in CORRECT:
-        came = ask_hidden(lambda name=name: session.probe(run_correct, name), name)
-        expect(not came, "registered-listed", expected=[], came=sorted(came), on=name)
+searched = Contract(
+    HIDDEN,
+    ask=run_hidden,
+    read=read_hidden,
+    errors={
+        "RecursionError|^time:": "endless",
+        raising("Boolean value|size of tensor|truth value"): "compared-by-value",
+    },
+)
+for rung, kinds in {
+    "finds tensors in plain attributes, of submodules too": ["tensors in attributes"],
+    "looks into lists, tuples and dicts, however deep": ["tensors in containers", "a tensor in nested containers"],
+    "finds hidden modules": ["modules in containers and behind a private name"],
+    "ends where containers are shared or contain themselves": ["a shared dict, a list that contains itself"],
+    "tells the same object from an equal one": [
+        "second references to what is registered",
+        "copies with the numbers of registered tensors",
+    ],
+    "reports nothing for correct modules": [*CORRECT],
+}.items():
+    searched.facts(rung, partial(hiding, kinds=kinds))

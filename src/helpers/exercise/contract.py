@@ -153,7 +153,6 @@ class Contract:
             `time: ...` for code that did not end.
         read: turns what came into what is compared, or fails: `read(came, *arguments)`.
         message: what is said of a wrong part, with its name for `{}`.
-        needs: called with the session before anything is asked; may raise `NotTestable`.
         rtol, atol: tolerances between numbers, and within tensors.
     """
 
@@ -166,13 +165,12 @@ class Contract:
         errors: Mapping[str, str] | None = None,
         read: Callable[..., object] | None = None,
         message: str = "The {} is wrong.",
-        needs: Callable[[Session], None] | None = None,
         rtol: float = 1e-5,
         atol: float = 1e-6,
     ):
         self.exercise, self.truth, self.told, self.errors = exercise, truth, told or {}, errors or {}
         self.asked = ask or exercise.names[0]
-        self.read, self.message, self.needs = read, message, needs
+        self.read, self.message = read, message
         self.tolerance = {"rtol": rtol, "atol": atol}
 
     def equals(
@@ -242,8 +240,6 @@ class DeclaredRung:
     facts: Sequence[Fact] = ()
 
     def __call__(self, session: Session, rng: torch.Generator) -> None:
-        if self.contract.needs:
-            self.contract.needs(session)
         errors = {**(self.errors or {}), **self.contract.errors}
         for case, wanted in self.draw(Draw(rng, session)):
             with blamed(errors, case.on):
