@@ -81,10 +81,19 @@ class Case:
         arguments: what the learner's function, or the probe, is given; the truth and the mimics get the same.
         mentions: words that the text of a refusal must have.
         facts: what the report on this case alone must say, after the facts of its rung.
+        errors: patterns of this case alone, tried before the others.
     """
 
-    def __init__(self, on: str, *arguments: object, mentions: Iterable[str] = (), facts: Iterable[Fact] = ()):
-        self.on, self.arguments, self.mentions, self.facts = on, arguments, tuple(mentions), tuple(facts)
+    def __init__(
+        self,
+        on: str,
+        *arguments: object,
+        mentions: Iterable[str] = (),
+        facts: Iterable[Fact] = (),
+        errors: Mapping[str, str] | None = None,
+    ):
+        self.on, self.arguments = on, arguments
+        self.mentions, self.facts, self.errors = tuple(mentions), tuple(facts), errors or {}
 
 
 Cases = Callable[[Draw], "Case | Iterable[Case]"]
@@ -126,13 +135,14 @@ class Fact:
         told: the misconception behind any other value, or several by the values that they give.
         message: what is wrong, where the misconception's own text does not say it.
         expected, came: words in place of the values, where those say little to a learner.
+            These three may be functions of what came.
         rtol, atol: tolerances, where the contract's will not do.
     """
 
     name: object
     wanted: object
     told: Told = None
-    message: str = ""
+    message: str | Callable[[Any], str] = ""
     expected: object = None
     came: object = None
     rtol: float | None = None
@@ -240,9 +250,10 @@ class DeclaredRung:
     facts: Sequence[Fact] = ()
 
     def __call__(self, session: Session, rng: torch.Generator) -> None:
-        errors = {**(self.errors or {}), **self.contract.errors}
         for case, wanted in self.draw(Draw(rng, session)):
-            with blamed(errors, case.on):
+            errors = {**case.errors, **(self.errors or {}), **self.contract.errors}
+            renamed = {pattern: self._renamed(told) for pattern, told in errors.items()}
+            with blamed(renamed, case.on):
                 came = self.contract.ask(session, case)
                 came = self.contract.read(came, *case.arguments) if self.contract.read else came
                 self.judge(came, wanted, case)
@@ -260,8 +271,7 @@ class DeclaredRung:
         told = [self.told, *(fact.told for fact in self.facts)]
         names = [name for some in told for name in ([some] if isinstance(some, str) else some or ())]
         names += [*(self.errors or {}).values(), *self.contract.errors.values()]
-        renamed = self.instead or {}
-        return {renamed.get(misconception_of(name), misconception_of(name)) for name in names}
+        return {self._renamed(misconception_of(name)) for name in names} - {""}
 
     def confused(self, case: Case, wanted: object) -> str:
         """Name two beliefs that give the same wrong answer on a case; an empty text where all differ."""
@@ -278,20 +288,22 @@ class DeclaredRung:
                     found.append((name, value))
         return ""
 
-    def judge(self, came: object, wanted: object, case: Case) -> None:
+    def judge(self, answer: object, wanted: object, case: Case) -> None:
         """Fail unless the answer, or each part of it, is right; name the belief that explains it."""
-        parts = self._named_parts(came, wanted, case)
+        parts = self._named_parts(answer, wanted, case)
         for part in self._parts(case, wanted):
-            value = came if part.name is None else parts[part.name]
+            value = answer if part.name is None else parts[part.name]
             if self._same(value, part.wanted, part):
                 continue
             kind = self._belief(value, part, case)
-            message = part.message
+            message, expected, came = (
+                words(value) if callable(words) else words for words in (part.message, part.expected, part.came)
+            )
             if kind is None and not (message and self._facts(case)):
                 message = kind_of(value, part.wanted) or message
-            expected = "" if isinstance(part.wanted, Where) else visible(part.wanted)
-            expected, came = part.expected or expected, visible(value) if part.came is None else part.came
-            raise Failed(kind, message, expected=expected, came=came, on=case.on)
+            if expected is None:
+                expected = "" if isinstance(part.wanted, Where) else visible(part.wanted)
+            raise Failed(kind, message, expected=expected, came=visible(value) if came is None else came, on=case.on)
 
     def _facts(self, case: Case) -> tuple[Fact, ...]:
         facts = (*self.facts, *case.facts)
@@ -333,7 +345,10 @@ class DeclaredRung:
         else:
             beliefs = values_of(part.told, part.name, case.arguments)
             kind = misconception_of(next((name for name, value in beliefs if self._same(came, value, part)), ""))
-        return (self.instead or {}).get(kind, kind) or None
+        return self._renamed(kind or "") or None
+
+    def _renamed(self, misconception: str) -> str:
+        return (self.instead or {}).get(misconception, misconception)
 
     def _same(self, came: object, wanted: object, part: Fact) -> bool:
         if isinstance(wanted, Where):
