@@ -92,23 +92,27 @@ def answers(exercise: Exercise, folder: Path) -> Iterator[Answer]:
 
 
 def mimics(exercise: Exercise, folder: Path) -> Iterator[Answer]:
-    """Every belief that can act as an answer: the solution, with one function that computes what the belief says."""
+    """Every belief that can act as an answer: the solution, with one function that computes what the belief says.
+
+    Left out are beliefs that are conditions, answers that are read in a way of their own, and ids that change.
+    """
     path = folder / "solutions" / f"{chapter(exercise.chapter).slug}.py"
-    for rung in declared(exercise):
-        contract = rung.contract
-        for name, mimic in contract.told.items() if contract.truth and isinstance(contract.asked, str) else ():
-            parts = isinstance(rung.draw(Draw(torch.Generator().manual_seed(0)))[0][1], dict)
-            if isinstance(mimic, Where) or (parts and contract.read):
-                continue
-            act = functools.partial(_acted, contract.truth, mimic)
-            yield Answer("wrong", name, FAILED, misconception_of(name), path, replaces={contract.asked: act})
+    rungs = [rung for rung in declared(exercise) if rung.contract.truth and isinstance(rung.contract.asked, str)]
+    changing = {name for rung in rungs for name in rung.instead or ()}
+    for contract, rung in {rung.contract: rung for rung in rungs}.items():
+        case, right = rung.draw(Draw(torch.Generator().manual_seed(0)))[0]
+        for name, mimic in contract.told.items():
+            seen = [right, given(mimic, case.arguments)]
+            values = [value for part in seen for value in (part.values() if isinstance(part, dict) else [part])]
+            readable = not (contract.read and isinstance(right, dict))
+            if readable and misconception_of(name) not in changing and not any(isinstance(v, Where) for v in values):
+                act = functools.partial(_acted, contract.truth, mimic)
+                yield Answer("wrong", name, FAILED, misconception_of(name), path, replaces={contract.asked: act})
 
 
 def _acted(truth: Callable, mimic: object, *arguments: object) -> object:
     """What a belief answers: its own value, or the truth with the parts that it speaks of replaced."""
     right, own = truth(*arguments), given(mimic, arguments)
-    if isinstance(own, Where):
-        return right
     return right | {name: value for name, value in own.items() if name in right} if isinstance(right, dict) else own
 
 
