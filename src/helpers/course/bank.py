@@ -99,9 +99,10 @@ def mimics(exercise: Exercise, folder: Path) -> Iterator[Answer]:
     path = folder / "solutions" / f"{chapter(exercise.chapter).slug}.py"
     rungs = [rung for rung in declared(exercise) if rung.contract.truth and isinstance(rung.contract.asked, str)]
     changing = {name for rung in rungs for name in rung.instead or ()}
-    for contract, rung in {rung.contract: rung for rung in rungs}.items():
+    first = {rung.contract: rung for rung in reversed(rungs)}  # beliefs of later rungs speak of those rungs alone
+    for contract, rung in first.items():
         case, right = rung.draw(Draw(torch.Generator().manual_seed(0)))[0]
-        for name, mimic in contract.told.items():
+        for name, mimic in rung.told.items():
             seen = [right, given(mimic, case.arguments)]
             values = [value for part in seen for value in (part.values() if isinstance(part, dict) else [part])]
             readable = not (contract.read and isinstance(right, dict))
