@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers import files
 from helpers.course import build as building
 from helpers.course import copies
 from helpers.course import report as run_report
@@ -241,6 +242,21 @@ def test_a_changed_chapter_is_not_kept(runnable):
     (runnable / "notebooks" / "02_cudnn_autotuning.py").unlink()
     assert run(fast=True) == {"01": "finished", "02": "failed"}
     assert run(fast=False, resume=True)["01"] == "finished", "other parameters, other run"
+
+
+@pytest.mark.slow
+def test_building_a_chapter_keeps_its_outputs_and_no_times(tiny):
+    source = '# %% tags=["parameters"]\nfast = False\n# %%\nprint("seen")\n# %% [markdown]\n# text\n'
+    (tiny / "notebooks" / "01_graphs_and_no_grad.py").write_text(source)
+    (path,) = [path for path in building.build(tiny, [chapters.chapter(1)]) if path.parent.name == "notebooks"]
+    built, plain = json.loads(path.read_text()), building.to_notebook(source, "01_graphs_and_no_grad")
+    assert [cell["metadata"] for cell in built["cells"]] == [cell["metadata"] for cell in plain.cells]
+    assert built["metadata"] == plain.metadata
+    assert [cell.get("execution_count") for cell in built["cells"]] == [1, 2, None]
+    assert built["cells"][1]["outputs"][0]["text"] == ["seen\n"]
+    (tiny / "notebooks" / "01_graphs_and_no_grad.py").write_text("# %%\n1 / 0\n")
+    with pytest.raises(files.CourseError, match="ZeroDivisionError"):
+        building.build(tiny, [chapters.chapter(1)])
 
 
 def test_a_report_says_what_was_not_decided(tmp_path):

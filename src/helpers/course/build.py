@@ -110,11 +110,11 @@ def execute_source(source: str, name: str, folder: Path) -> dict:
         if problem:
             raise CourseError(f"{name}: {problem}")
         notebook = nbformat.read(target, as_version=4)
-    for part in (notebook, *notebook.cells):  # papermill's notes hold times, which no two runs share
-        part.metadata.pop("papermill", None)
-    for cell in notebook.cells:
-        if not cell.metadata.get("tags"):
-            cell.metadata.pop("tags", None)
+    for part in (notebook, *notebook.cells):
+        for note in ("papermill", "execution"):  # they hold times, which no two runs share
+            part.metadata.pop(note, None)
+        if not part.metadata.get("tags"):
+            part.metadata.pop("tags", None)
     notebook.metadata["language_info"] = {"name": "python"}
     return notebook
 
