@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -46,7 +46,8 @@ def main() -> None:
     from .files import CourseError
 
     # A command line that cannot be understood ran nothing; 2, its usual code, means "not attempted" here.
-    typer.BadParameter.__base__.exit_code = NOT_RUN
+    usage_error: Any = typer.BadParameter.__base__
+    usage_error.exit_code = NOT_RUN
     try:
         app()
     except (CourseError, UnknownExerciseError, OSError) as error:
@@ -62,7 +63,7 @@ def start(
     from .course import copies
     from .files import checkout
 
-    counts = Counter()
+    counts: Counter[str] = Counter()
     for what, path in copies.start(target):
         if what == "new version":
             print(f"{path.name}: a newer version, beside your own file")
@@ -159,7 +160,7 @@ def check(
     with open_answer(answer) as session:
         report = run_checks(entry, session, seed=seed)
     if report.reason == "missing":
-        _not_run(exercise, report.stopped_at.message, as_json)
+        _not_run(exercise, report.message, as_json)
     print(json.dumps(report.to_data(), indent=1) if as_json else report.to_text())
     raise typer.Exit(_EXIT_CODES[report.state])
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import torch
 
@@ -97,30 +98,33 @@ def mimics(exercise: Exercise, folder: Path) -> Iterator[Answer]:
     Left out are beliefs that are conditions, answers that are read in a way of their own, and ids that change.
     """
     path = folder / "solutions" / f"{chapter(exercise.chapter).slug}.py"
-    rungs = [rung for rung in declared(exercise) if rung.contract.truth and isinstance(rung.contract.asked, str)]
+    rungs = [rung for rung in declared(exercise) if isinstance(rung.contract.asked, str)]
     changing = {name for rung in rungs for name in rung.instead or ()}
     first = {rung.contract: rung for rung in reversed(rungs)}  # beliefs of later rungs speak of those rungs alone
     for contract, rung in first.items():
+        if contract.truth is None:
+            continue
         case, right = rung.draw(Draw(torch.Generator().manual_seed(0)))[0]
         for name, mimic in rung.told.items():
             seen = [right, given(mimic, case.arguments)]
             values = [value for part in seen for value in (part.values() if isinstance(part, dict) else [part])]
             readable = not (contract.read and isinstance(right, dict))
             if readable and misconception_of(name) not in changing and not any(isinstance(v, Where) for v in values):
-                act = functools.partial(_acted, contract.truth, mimic)
-                yield Answer("wrong", name, FAILED, misconception_of(name), path, replaces={contract.asked: act})
+                acts = {str(contract.asked): functools.partial(_acted, contract.truth, mimic)}
+                yield Answer("wrong", name, FAILED, misconception_of(name), path, replaces=acts)
 
 
-def _acted(truth: Callable, mimic: object, *arguments: object) -> object:
+def _acted(truth: Callable, mimic: Any, *arguments: object) -> object:
     """What a belief answers: its own value, or the truth with the parts that it speaks of replaced."""
-    right, own = truth(*arguments), given(mimic, arguments)
+    right: Any = truth(*arguments)
+    own: Any = given(mimic, arguments)
     return right | {name: value for name, value in own.items() if name in right} if isinstance(right, dict) else own
 
 
 def complaints(exercise: Exercise, folder: Path, seeds: Iterable[int] = range(3)) -> list[str]:
     """Say what an exercise lacks: hints, answers, a wrong answer for a belief, cases on which its beliefs differ."""
     found = list(answers(exercise, folder))
-    heard = {answer.misconception for answer in found if answer.kind == "wrong"} - {LEAK}
+    heard = {answer.misconception for answer in found if answer.misconception is not None} - {LEAK}
     known = set(exercise.misconceptions)
     problems = {
         "at least two hints, the first a question": len(exercise.hints) >= 2 and "?" in exercise.hints[0],

@@ -206,7 +206,8 @@ def rehearse(kind: str) -> None:
             torch.nn.functional.cross_entropy(model(x.to(place)), y.to(place)).backward()
             optimizer.step()
         outputs.append(model(x.to(place)).detach().cpu())
-    if not torch.allclose(*outputs, rtol=1e-4, atol=1e-5):
+    on_cpu, on_device = outputs
+    if not torch.allclose(on_cpu, on_device, rtol=1e-4, atol=1e-5):
         raise RuntimeError(f"training on {kind} differs from training on the CPU")
     for name, error in {"mixed devices": lambda: model(x), "numpy": x.to(device).numpy}.items():
         try:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import atexit
 import functools
 import time
+from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
@@ -28,7 +29,7 @@ class ToyTensor(torch.Tensor):
     """A tensor on `toy`: PyTorch sees shape, strides and device; the numbers lie in `host`."""
 
     host: torch.Tensor
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # private, loosely typed
 
     @staticmethod
     def __new__(cls, host: torch.Tensor) -> ToyTensor:
@@ -80,11 +81,12 @@ class ToyTensor(torch.Tensor):
     @property
     def data(self) -> torch.Tensor:
         """The same numbers without history; assigning replaces them, as on any tensor."""
-        return torch.Tensor.data.__get__(self)
+        return torch.Tensor.data.__get__(self)  # type: ignore[attr-defined]  # a descriptor, declared as a Tensor
 
     @data.setter
     def data(self, new: torch.Tensor) -> None:
-        torch.Tensor.data.__set__(self, new)
+        torch.Tensor.data.__set__(self, new)  # type: ignore[attr-defined]  # as above
+        assert isinstance(new, ToyTensor)  # any other was refused just now
         self.host = new.host
 
     def numpy(self, *, force: bool = False):
@@ -107,7 +109,7 @@ class ToyTensor(torch.Tensor):
         """The memory that holds the numbers; two views of one tensor share it."""
         return self.host.untyped_storage()
 
-    def __repr__(self, **kwargs) -> str:
+    def __repr__(self, **kwargs) -> str:  # type: ignore[override]  # mypy sees no names of a dunder's arguments
         suffix = ", requires_grad=True" if self.requires_grad else ""
         return f"{repr(self.detach().cpu())[:-1]}, device='{self.device}'{suffix})"
 
@@ -212,7 +214,7 @@ def _let_waiting_return() -> None:
     wait = torch.accelerator.synchronize
 
     @functools.wraps(wait)
-    def synchronize(*args: object, **kwargs: object) -> None:
+    def synchronize(*args: Any, **kwargs: Any) -> None:
         current = torch.accelerator.current_accelerator()
         if current is None or current.type != "toy":
             wait(*args, **kwargs)

@@ -51,8 +51,9 @@ def _on_device(value: object) -> bool:
 
 def _wrap_if_lazy(out: object, args: tuple) -> object:
     """Give a new lazy tensor the wrapper that views need, which is left out under a dispatch mode."""
-    is_lazy = isinstance(out, torch.Tensor) and out.device.type == "lazy"
-    if not is_lazy or torch._is_functional_tensor(out) or any(map(_on_device, tree_leaves(args))):
+    if not isinstance(out, torch.Tensor) or out.device.type != "lazy":
+        return out
+    if torch._is_functional_tensor(out) or any(map(_on_device, tree_leaves(args))):
         return out
     return torch._to_functional_tensor(out)
 

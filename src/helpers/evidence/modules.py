@@ -15,11 +15,11 @@ def state_hash(module: nn.Module) -> str:
     do not.
     """
     digest = hashlib.sha256()
-    named = [*module.named_parameters(remove_duplicate=False)]
+    named: list[tuple[str, torch.Tensor]] = [*module.named_parameters(remove_duplicate=False)]
     named += module.named_buffers(remove_duplicate=False)
     for name, tensor in sorted(named, key=lambda pair: pair[0]):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()[:16]
 
 

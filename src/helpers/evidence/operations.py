@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -34,6 +35,9 @@ class CountingMode(TorchDispatchMode):
     PyTorch keeps its compiler out of every mode, and imports it for that purpose: seconds, at the first operation
     counted. Where the compiler is not loaded there is nothing to keep out, so the method is called as written.
     """
+
+    _as_written: ClassVar[Callable[..., Any]]
+    _compiler_kept_out: ClassVar[Callable[..., Any]]
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         cls._as_written = cls.__torch_dispatch__
@@ -85,7 +89,7 @@ class _Ops(CountingMode):
         return func(*args, **(kwargs or {}))
 
 
-def operation_name(func: object) -> str:
+def operation_name(func: torch._ops.OpOverload) -> str:
     return func.overloadpacket.__name__
 
 

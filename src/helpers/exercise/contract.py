@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -209,7 +210,7 @@ class Contract:
 
         def climb(session: Session, rng: torch.Generator) -> None:
             for case in drawn(cases, Draw(rng, session)):
-                expect_raises(lambda case=case: self.ask(session, case), kind, case.on, misconception, case.mentions)
+                expect_raises(functools.partial(self.ask, session, case), kind, case.on, misconception, case.mentions)
 
         self.exercise.check(name)(climb)
 
@@ -296,9 +297,8 @@ class DeclaredRung:
             if self._same(value, part.wanted, part):
                 continue
             kind = self._belief(value, part, case)
-            message, expected, came = (
-                words(value) if callable(words) else words for words in (part.message, part.expected, part.came)
-            )
+            words: list[Any] = [part.message, part.expected, part.came]
+            message, expected, came = (word(value) if callable(word) else word for word in words)
             if kind is None and not (message and self._facts(case)):
                 message = kind_of(value, part.wanted) or message
             if expected is None:
@@ -316,9 +316,10 @@ class DeclaredRung:
         if facts:
             wanted = {fact.name: fact.wanted for fact in facts}
             return {name: right(*case.arguments) if callable(right) else right for name, right in wanted.items()}
+        assert self.contract.truth is not None, f"{self.name}: there are neither facts nor a truth"
         return self.contract.truth(*case.arguments)
 
-    def _parts(self, case: Case, wanted: object) -> Iterator[Fact]:
+    def _parts(self, case: Case, wanted: Any) -> Iterator[Fact]:
         """What is judged one by one: the facts, or the parts of an answer; an answer that is one whole has no name."""
         facts = self._facts(case)
         if facts:
@@ -329,7 +330,7 @@ class DeclaredRung:
         else:
             yield Fact(None, wanted, self.told)
 
-    def _named_parts(self, came: object, wanted: object, case: Case) -> dict:
+    def _named_parts(self, came: Any, wanted: object, case: Case) -> dict:
         if not isinstance(wanted, dict):
             return {}
         if isinstance(came, (list, tuple)) and len(came) == len(wanted):

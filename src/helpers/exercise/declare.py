@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -137,7 +138,7 @@ def load_exercises(module: str) -> tuple[Exercise, ...]:
     return tuple(Exercise(**{key: _in_one_line(value) for key, value in entry.items()}) for entry in entries)
 
 
-def _in_one_line(value: object) -> object:
+def _in_one_line(value: Any) -> Any:
     if isinstance(value, str):
         return " ".join(value.split())
     if isinstance(value, list):

@@ -10,10 +10,18 @@ from .declare import Failed
 from .wire import LearnerError
 
 
-def expect(condition: bool, misconception: str | None = None, message: str = "", **details: object) -> None:
-    """Fail with this misconception unless the condition is true; details as in `Failed`."""
+def expect(
+    condition: bool,
+    misconception: str | None = None,
+    message: str = "",
+    *,
+    expected: object = None,
+    came: object = None,
+    on: str = "",
+) -> None:
+    """Fail with this misconception unless the condition is true; the arguments are those of `Failed`."""
     if not condition:
-        raise Failed(misconception, message, **details)
+        raise Failed(misconception, message, expected=expected, came=came, on=on)
 
 
 def expect_tensor(came: object, on: str = "", shape: Sequence[int] | None = None) -> torch.Tensor:
@@ -39,8 +47,8 @@ def expect_close(
     if isinstance(came, torch.Tensor) and came.is_complex():
         raise Failed(misconception, "Complex numbers came.", expected=expected, came=came, on=on)
     if isinstance(expected, torch.Tensor):
-        expect_tensor(came, on, expected.shape)
-        came_64, expected_64 = came.detach().double(), expected.detach().double()
+        came_64 = expect_tensor(came, on, expected.shape).detach().double()
+        expected_64 = expected.detach().double()
     elif isinstance(came, torch.Tensor) and came.dim() == 0:
         came_64, expected_64 = came.detach().double(), torch.tensor(float(expected), dtype=torch.float64)
     elif isinstance(came, (int, float)) and not isinstance(came, bool):

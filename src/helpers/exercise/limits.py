@@ -23,7 +23,8 @@ class Capped(io.TextIOBase):
     """A text stream that keeps the first `MAX_OUTPUT` characters."""
 
     def __init__(self) -> None:
-        self.kept, self.written = [], 0
+        self.kept: list[str] = []
+        self.written = 0
 
     def writable(self) -> bool:
         return True

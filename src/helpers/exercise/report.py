@@ -32,6 +32,7 @@ class Report(Shown):
             lacks what some of the checks need.
         reason: for a failure, "misconception", "otherwise", or a `LearnerError` reason.
         misconception: its id, or None.
+        message: what the first check says that did not pass; empty after a pass.
         rungs: one result per check, in order.
         seed: draws the same hidden cases again.
     """
@@ -46,6 +47,7 @@ class Report(Shown):
         stopped = next((rung for rung in rungs if rung.state == self.state), None)
         self.stopped_at = None if self.state == PASSED else stopped
         self.misconception = self.stopped_at.misconception if self.stopped_at else None
+        self.message = self.stopped_at.message if self.stopped_at else ""
 
     @property
     def points(self) -> float:
@@ -77,7 +79,7 @@ class Report(Shown):
             return [*shown, Paragraph(f"Write {' and '.join(self.exercise.names)}, then check again.")]
         shown.append(Marked([(SYMBOLS[rung.state], rung.name) for rung in self.rungs]))
         if self.state == FAILED:
-            shown.append(Paragraph(self.stopped_at.message, apart=True))
+            shown.append(Paragraph(self.message, apart=True))
             if self.output.strip():
                 shown.append(Printed("Your code printed:", self.output.strip()[:500]))
             shown.append(Command("Stuck?", f'hint("{self.exercise.id}")'))

@@ -7,6 +7,7 @@ state noticed and undone.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import linecache
 import os
@@ -23,6 +24,7 @@ from .limits import Capped, TimeLimit, run_limited
 from .wire import LearnerError, WireError, decode, encode, read_exactly, read_frame
 
 BLANK_MARK = "is yours to write"
+_TIMED_OUT = {"reason": "time", "text": "your code was stopped at the time limit", "kinds": [], "where": ""}
 _set_num_threads = torch.set_num_threads  # kept, in case the learner's code takes it away
 
 
@@ -62,7 +64,7 @@ def _describe(learner: Learner, error: BaseException) -> dict:
     if isinstance(error, WireError):
         return {"reason": "type", "text": f"your code gave {error}", "kinds": [], "where": ""}
     if isinstance(error, TimeLimit):
-        return {"reason": "time", "text": "your code was stopped at the time limit", "kinds": [], "where": ""}
+        return _TIMED_OUT
     try:
         text = cut(str.__str__(str(error)))  # plain text, whatever class of it came
     except BaseException:
@@ -107,10 +109,8 @@ def serve(path: str) -> None:
             frame = read_frame(requests)
         except EOFError:
             os._exit(0)
-        answer = run_limited(lambda frame=frame: work(frame), *limits)
+        answer = run_limited(functools.partial(work, frame), *limits)
         if answer is None:
-            answer = encode(
-                {"error": _describe(learner, TimeLimit()), "output": "", "leaks": []}  # type: ignore[arg-type]
-            )
+            answer = encode({"error": _TIMED_OUT, "output": "", "leaks": []})
         answers.write(answer)
         answers.flush()

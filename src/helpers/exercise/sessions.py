@@ -42,12 +42,14 @@ class Session:
     """The way to a learner's code; see the module's description.
 
     Attributes:
+        seed: of the random numbers of each request.
         output: what the learner's code printed in the last request.
         leaks: the global state that any request left changed.
     """
 
-    def __init__(self, cpu_limit_s: float = 10.0, wall_limit_s: float = 40.0, seed: int = 0):
-        self.cpu_limit_s, self.wall_limit_s, self.seed = cpu_limit_s, wall_limit_s, seed
+    def __init__(self, cpu_limit_s: float = 10.0, wall_limit_s: float = 40.0):
+        self.cpu_limit_s, self.wall_limit_s = cpu_limit_s, wall_limit_s
+        self.seed = 0
         self.output = ""
         self.leaks: list[str] = []
 
@@ -93,7 +95,7 @@ class Session:
 class LocalSession(Session):
     """A session with code in this process: a notebook's namespace or an imported module."""
 
-    def __init__(self, module: types.ModuleType, **limits: float):
+    def __init__(self, module: types.ModuleType | Learner, **limits: float):
         super().__init__(**limits)
         advice = ": run the cell that defines it"
         self._learner = module if isinstance(module, Learner) else Learner(module, advice=advice)
@@ -113,10 +115,10 @@ class ProcessSession(Session):
     def __init__(self, path: Path, **limits: float):
         super().__init__(**limits)
         self._path = Path(path).resolve()
-        self._child: subprocess.Popen | None = None
+        self._child: subprocess.Popen[bytes] | None = None
         self._talk: threading.Thread | None = None
 
-    def _start(self) -> subprocess.Popen:
+    def _start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [sys.executable, "-c", _CHILD, str(self._path)],
             stdin=subprocess.PIPE,
@@ -128,16 +130,17 @@ class ProcessSession(Session):
 
     def _exchange(self, frame: bytes) -> bytes | None:
         fresh = self._child is None
-        if fresh:
-            self._child = self._start()
-        child, reply = self._child, []
+        child = self._child = self._child or self._start()
+        requests, answers = child.stdin, child.stdout
+        assert requests is not None and answers is not None  # both are pipes
+        reply: list[bytes] = []
         limits = struct.pack("<dd", self.cpu_limit_s, self.wall_limit_s)
 
         def converse() -> None:
             with contextlib.suppress(OSError, EOFError, WireError, ValueError):
-                child.stdin.write(limits + frame)
-                child.stdin.flush()
-                reply.append(read_frame(child.stdout))
+                requests.write(limits + frame)
+                requests.flush()
+                reply.append(read_frame(answers))
 
         talk = self._talk = threading.Thread(target=converse, daemon=True)
         talk.start()
@@ -158,16 +161,18 @@ class ProcessSession(Session):
         )
 
     def close(self) -> None:
-        if self._child is None:
+        child, talk = self._child, self._talk
+        if child is None:
             return
         if hasattr(os, "killpg"):
             with contextlib.suppress(OSError):
-                os.killpg(self._child.pid, signal.SIGKILL)  # the processes it started, too
-        self._child.kill()
-        self._child.wait()
-        self._talk.join(2)
-        if not self._talk.is_alive():  # closing a stream that somebody reads would wait for ever
-            for stream in (self._child.stdin, self._child.stdout):
+                os.killpg(child.pid, signal.SIGKILL)  # the processes it started, too
+        child.kill()
+        child.wait()
+        if talk is not None:
+            talk.join(2)
+        if talk is None or not talk.is_alive():  # closing a stream that somebody reads would wait for ever
+            for stream in filter(None, (child.stdin, child.stdout)):
                 with contextlib.suppress(OSError):
                     stream.close()
         self._child = None

@@ -6,11 +6,10 @@ that claims to equal everything is refused at the border.
 
 from __future__ import annotations
 
-import io
 import json
 import struct
 from collections import OrderedDict, defaultdict
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -200,7 +199,7 @@ def _dtype(name: str) -> torch.dtype:
     return dtype
 
 
-def read_exactly(stream: io.BufferedIOBase, size: int) -> bytes:
+def read_exactly(stream: IO[bytes], size: int) -> bytes:
     data = bytearray()
     while len(data) < size:
         chunk = stream.read(min(1 << 20, size - len(data)))
@@ -210,7 +209,7 @@ def read_exactly(stream: io.BufferedIOBase, size: int) -> bytes:
     return bytes(data)
 
 
-def read_frame(stream: io.BufferedIOBase) -> bytes:
+def read_frame(stream: IO[bytes]) -> bytes:
     head = read_exactly(stream, 8)
     header_size, body_size = struct.unpack("<II", head)
     if header_size + body_size > MAX_FRAME:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsFloat
 
 from ..show.display import show_picture
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 Table = tuple[Sequence[str], Sequence[Sequence[object]]]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-LINES = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (1.2, 1.2)))
+LineStyle = str | tuple[int, tuple[float, ...]]  # a name, or an offset and the lengths of dashes and gaps
+LINES: tuple[LineStyle, ...] = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (1.2, 1.2)))
 GREY, FAINT, TEXT = "#555555", "#D9D9D9", 9.5
 
 
@@ -52,9 +53,9 @@ def legend(fig: Figure, ax: Axes) -> None:
         fig.legend(fontsize=TEXT, frameon=False, loc="outside lower center", ncols=columns)
 
 
-def series_look(number: int) -> tuple[str, str, str]:
+def series_look(number: int) -> tuple[str, str, LineStyle]:
     """Colour, marker and line style of a series; they repeat after 28."""
-    return tuple(kind[number % len(kind)] for kind in (COLOURS, _MARKERS, LINES))
+    return COLOURS[number % len(COLOURS)], _MARKERS[number % len(_MARKERS)], LINES[number % len(LINES)]
 
 
 def shade(share: float) -> tuple[tuple, str]:
@@ -66,7 +67,7 @@ def shade(share: float) -> tuple[tuple, str]:
     return colour, "black" if bright else "white"
 
 
-def short(value: object) -> str:
+def short(value: str | SupportsFloat) -> str:
     """A number with three significant digits, and commas between thousands."""
     if isinstance(value, (str, bool)):
         return str(value)

@@ -143,7 +143,7 @@ def heat_map(
         facts = [f"true at {', '.join(true) or 'no place'}", "false elsewhere"]
     else:
         ends = {"highest": np.nanargmax(number), "lowest": np.nanargmin(number)}
-        places = {word: np.unravel_index(index, number.shape) for word, index in ends.items()}
+        places = {word: divmod(int(index), number.shape[1]) for word, index in ends.items()}
         facts = [f"{w} {cells[r][c]} at {rows[r]} {columns[c]}" for w, (r, c) in places.items()]
     alt = f"{title or 'Heat map'}, {len(rows)} rows by {len(columns)} columns: {'; '.join(facts)}."
     table = [[name, *line] for name, line in zip(rows, cells, strict=True)]

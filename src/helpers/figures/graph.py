@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
@@ -31,7 +31,8 @@ def draw_graph(output: Tensor, parameters: Mapping[str, Tensor] | nn.Module | No
     names = {id(tensor): name for name, tensor in (parameters or {}).items()}
     levels = _graph_levels(output.grad_fn)
     total = sum(map(len, levels))
-    shown, kept = [], 0
+    shown: list[list] = []
+    kept = 0
     for level in levels:
         kept += len(level)
         if kept > max_nodes and shown:
@@ -70,7 +71,8 @@ def _parents(node) -> list:
 
 def _graph_levels(root) -> list[list]:
     """The nodes behind `root` by depth, the longest way down from it."""
-    order, todo = {}, [(root, False)] if root is not None else []
+    order: dict[Any, None] = {}  # the keys are the nodes, each after those it was computed from
+    todo = [(root, False)] if root is not None else []
     while todo:
         node, done = todo.pop()
         if done:
@@ -82,7 +84,7 @@ def _graph_levels(root) -> list[list]:
     for node in reversed(order):
         for parent in _parents(node):
             depth[parent] = max(depth.get(parent, 0), depth[node] + 1)
-    levels = [[] for _ in range(1 + max(depth.values()))] if order else []
+    levels: list[list] = [[] for _ in range(1 + max(depth.values()))] if order else []
     for node in reversed(order):
         levels[depth[node]].append(node)
     return levels
@@ -139,7 +141,7 @@ def _place(rows: list[list], links: list, width: Mapping) -> dict:
         users.setdefault(lower, []).append(upper)
     for row in rows[1:]:
         wish = {node: sum(place[user] for user in users[node]) / len(users[node]) for node in row}
-        row.sort(key=wish.get)
+        row.sort(key=wish.__getitem__)
         edge = -math.inf
         for node in row:
             half = width.get(node, 0.2) / 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -76,7 +76,7 @@ def _draw_strides(ax: Axes, title: str, tensor: Tensor, middle: float) -> tuple[
 
     def draw_cell(x: float, y: float, offset: int, text: str) -> None:
         colour, ink = shade(offset / max(1, size - 1))
-        look = {"fc": colour, "ec": "white"}
+        look: dict[str, Any] = {"fc": colour, "ec": "white"}
         if offset not in order:
             look, ink = {"fc": "white", "ec": FAINT, "hatch": "///"}, GREY
         ax.add_patch(Rectangle((x, y), 1, 1, lw=1.5, **look))
@@ -92,7 +92,7 @@ def _draw_strides(ax: Axes, title: str, tensor: Tensor, middle: float) -> tuple[
     jumps = 0
     for here, there in pairwise(order):
         jumps += there - here != 1
-        look = {"ec": GREY} if there - here == 1 else {"ec": COLOURS[1], "ls": "--"}
+        look: dict[str, Any] = {"ec": GREY} if there - here == 1 else {"ec": COLOURS[1], "ls": "--"}
         width = abs(there - here)
         height = 2 * min(2.6, 0.45 + 0.28 * width)
         centre = (start + (here + there + 1) / 2, 1.05)

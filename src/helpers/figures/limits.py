@@ -28,7 +28,8 @@ def throughput_curve(
     first, most = short(items_per_s[0]), short(items_per_s[best])
     alt = "Throughput against batch size. "
     alt += f"Measured: {first} {unit} at {batches[0]}, most at {batches[best]} with {most} {unit}."
-    columns, rows = ["batch", f"measured ({unit})"], list(zip(batches, items_per_s, strict=True))
+    columns = ["batch", f"measured ({unit})"]
+    rows: list[Sequence[float]] = list(zip(batches, items_per_s, strict=True))
     if fit is not None:
         t0, c = fit
         curve = np.geomspace(min(batches), max(batches), 200)

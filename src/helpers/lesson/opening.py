@@ -58,7 +58,7 @@ def _installed(package: str) -> bool:
     return True
 
 
-_opened: dict[str, object] = {}
+_opened: dict[str, dict[str, object]] = {}
 
 
 def preflight(

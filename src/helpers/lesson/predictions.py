@@ -110,12 +110,12 @@ def calibration() -> None:
         return
     right = sum(p.choice == p.truth for p in answered)
     score = f"Predictions: {right} of {len(answered)} right"
-    said = [p for p in answered if p.confidence is not None]
+    said = [(p.confidence, p.choice == p.truth) for p in answered if p.confidence is not None]
     if not said:
         print(f"{score}.")
         return
-    sure = sum(p.confidence for p in said) / len(said)
-    share = 100 * sum(p.choice == p.truth for p in said) / len(said)
+    sure = sum(confidence for confidence, _ in said) / len(said)
+    share = 100 * sum(was_right for _, was_right in said) / len(said)
     print(f"{score}; you were {sure:.0f} % sure on average.")
     if sure > share + 15:
         print("More sure than right: a measurement is worth its minute.")

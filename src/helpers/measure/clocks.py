@@ -48,9 +48,8 @@ class Stopwatch:
         Raises:
             ValueError: the variant raised an error; the message names both.
         """
-        take = self._on_host if self.flush is None else self._on_cuda
         try:
-            return take(call, calls)
+            return self._on_host(call, calls) if self.flush is None else self._on_cuda(call, calls, self.flush)
         except Exception as error:
             kind = type(error).__name__
             raise ValueError(f"variant {name!r} raised {kind}: {error}") from error
@@ -64,14 +63,14 @@ class Stopwatch:
         wall = wall_ns() - wall
         return Block(wall, cpu_ns() - cpu)
 
-    def _on_cuda(self, call: Callable[[], object], calls: int) -> Block:
+    def _on_cuda(self, call: Callable[[], object], calls: int, flush: torch.Tensor) -> Block:
         pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(calls)]
         cpu, wall = cpu_ns(), wall_ns()
         for start, end in pairs:
             # A call finds the cache cold, as in a real program. Clearing it before the start event
             # keeps it out of the time, and gives the host a lead, so that launches are not what is
             # measured.
-            self.flush.zero_()
+            flush.zero_()
             start.record()
             call()
             end.record()

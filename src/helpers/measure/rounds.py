@@ -9,6 +9,7 @@ all of them equally.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import os
 import random
@@ -82,9 +83,9 @@ def first_calls(variants: Variants, device: str = "auto") -> tuple[dict[str, flo
     """
     seconds, on_cuda = {}, []
     for name, call in variants.items():
-        results = []
+        results: list[object] = []
         before = clocks.cuda_allocations()
-        block = Stopwatch("mixed").time(name, lambda call=call, results=results: results.append(call()))
+        block = Stopwatch("mixed").time(name, functools.partial(_call_into, results, call))
         seconds[name] = block.wall / 1e9
         on_cuda.append(clocks.holds_cuda(results) or clocks.cuda_allocations() != before)
     if device != "auto":
@@ -92,6 +93,10 @@ def first_calls(variants: Variants, device: str = "auto") -> tuple[dict[str, flo
     if all(on_cuda):
         return seconds, "cuda"
     return seconds, "mixed" if clocks.accelerator_in_use() else "cpu"
+
+
+def _call_into(results: list[object], call: Callable[[], object]) -> None:
+    results.append(call())
 
 
 def measure(variants: Variants, plan: Plan, enough: Callable[[np.ndarray], bool]) -> Rounds:

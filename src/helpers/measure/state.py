@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
 # name -> (read, write)
-_STATE: dict[str, tuple[Callable[[], object], Callable[[object], object]]] = {
+_STATE: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
     "grad mode": (torch.is_grad_enabled, torch._C._set_grad_enabled),
     "threads": (torch.get_num_threads, torch.set_num_threads),
     "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
@@ -24,7 +25,7 @@ _STATE: dict[str, tuple[Callable[[], object], Callable[[object], object]]] = {
         lambda v: torch.use_deterministic_algorithms(v[0], warn_only=v[1]),
     ),
     "deterministic fill": (
-        lambda: torch.utils.deterministic.fill_uninitialized_memory,
+        lambda: torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]  # added at import
         lambda v: setattr(torch.utils.deterministic, "fill_uninitialized_memory", v),
     ),
     "anomaly detection": (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
@@ -77,7 +78,8 @@ def leaks(before: dict[str, object], after: dict[str, object] | None = None) -> 
 @contextlib.contextmanager
 def guard() -> Iterator[list[str]]:
     """Restore the watched flags on leaving the block; the yielded list then names what had leaked."""
-    before, leaked = snapshot(), []
+    before = snapshot()
+    leaked: list[str] = []
     try:
         yield leaked
     finally:

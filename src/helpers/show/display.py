@@ -25,13 +25,19 @@ class Shown:
 
     Attributes:
         kind: of result, in its MIME type.
-        classes: of its HTML element, for a style sheet and for tests.
-        colour: of its edge; meaning never rests on it.
     """
 
     kind = "result"
-    classes = ""
-    colour = ""
+
+    @property
+    def classes(self) -> str:
+        """The classes of its HTML element, for a style sheet and for tests."""
+        return ""
+
+    @property
+    def colour(self) -> str:
+        """The colour of its edge; meaning never rests on it."""
+        return ""
 
     def blocks(self) -> list[Block]:
         """What the result consists of, from top to bottom."""
