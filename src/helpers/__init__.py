@@ -3,6 +3,10 @@
     from helpers import compare, claim, predict, check, hint, evidence, figures
 
 Names are loaded at first use, so that importing this package costs next to nothing beyond importing torch.
+
+To read how it works, begin where your question is: a verdict is made in `measure/comparison.py` and
+`measure/verdicts.py`, a wrong answer gets its message in `exercise/contract.py` and `exercise/ladder.py`, a chapter
+is run in `course/run.py`. CONTRIBUTING.md shows all wings.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..files import checkout, write_atomically
+from ..files import checkout, read_json, write_atomically
 from ..lesson.chapters import CHAPTERS
 
 
@@ -73,11 +73,3 @@ def _plain_copy(path: Path) -> str:
         else:
             cell["source"] = [line.replace("(../docs/glossary.md#", "(glossary.md#") for line in cell["source"]]
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
-
-
-def read_json(path: Path) -> dict:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
