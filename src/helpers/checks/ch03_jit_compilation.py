@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from ..evidence import CountingBackend
 from ..exercise.contract import ANYTHING, Case, Contract, Draw, Fact, Where, shaped
@@ -18,10 +19,10 @@ from ..exercise.wire import LearnerError
 
 LYING, BRANCHLESS, PREPARE, COUNTING, EXPORT = load_exercises(__file__)
 
-_SETTINGS = (
-    *("cache_size_limit", "assume_static_by_default", "automatic_dynamic_shapes", "allow_unspec_int_on_nn_module"),
-    *("capture_scalar_outputs", "suppress_errors"),
-)
+_SETTINGS = """
+cache_size_limit assume_static_by_default automatic_dynamic_shapes allow_unspec_int_on_nn_module
+capture_scalar_outputs suppress_errors
+""".split()
 
 
 @contextlib.contextmanager
@@ -74,67 +75,63 @@ class Liar(nn.Module):
         return x / peak if peak > self.limit else x
 
 
-def make_liar(what: str, limit: int, example: Tensor) -> tuple[nn.Module, torch.jit.ScriptModule]:
-    """A module and its trace on an example."""
+def make_liar(what: str, limit: int, length: int, value: float) -> tuple[nn.Module, torch.jit.ScriptModule]:
+    """A module, and its trace on an example that has one value all over."""
     module = Liar(what, limit)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return module, torch.jit.trace(module, example, check_trace=False)
+        return module, torch.jit.trace(module, torch.full((length,), value), check_trace=False)
 
 
 def run_lying(learner, *liar) -> dict:
-    """Ask for a lying input; report whether modules of our own, made alike, give the same for it."""
+    """Ask for a lying input; report it, and what modules of our own, made alike, give for it."""
     module, traced = make_liar(*liar)
     x = learner.lying_input(traced, module)
-    x = x.detach().clone() if isinstance(x, Tensor) else repr(x)[:200]
+    report = {"input": x.detach().clone() if isinstance(x, Tensor) else repr(x)[:200], "error": "", "outputs": ()}
     try:
         with torch.no_grad():
-            theirs, ours = (m(x).clone() for m in make_liar(*liar))
+            report["outputs"] = report["input"], *(m(report["input"]).clone() for m in make_liar(*liar))
     except Exception as problem:
-        return {"input": x, "error": error_text(problem), "same for": None}
-    honest = theirs.shape == ours.shape and torch.allclose(theirs, ours, equal_nan=True)
-    return {"input": x, "error": "", "same for": x if honest else None}
+        report["error"] = error_text(problem)
+    return report
 
 
-def liar(what: str, limit: int, words: str, example: Tensor, honest: str) -> Case:
+def differ(outputs: tuple[Tensor, Tensor, Tensor]) -> bool:
+    _, ours, traced = outputs
+    return ours.shape != traced.shape or not torch.allclose(ours, traced, equal_nan=True)
+
+
+def liar(what: str, limit: int, length: int, value: float, honest: str) -> Case:
     """A module to be parted from its trace; `honest` is what an input tells for which both give the same."""
-    wrong_inputs = {
-        "not-one-vector": Where(lambda x: x.dim() != 1 or not x.is_floating_point()),
-        "too-long": Where(lambda x: x.numel() > 32),
-        honest: Where(lambda x: isinstance(x, str) and what != "peak"),
-    }
-    no_difference = {
-        "nan-is-no-difference": Where(lambda x: Liar(what, limit)(x).isnan().any()),
-        honest: ANYTHING,
-    }
     good = Where(lambda x: x.dim() == 1 and x.is_floating_point() and len(x) <= 32)
+    wrong_inputs = {
+        "too-long": Where(lambda x: x.dim() == 1 and x.is_floating_point()),
+        "not-one-vector": Where(lambda x: isinstance(x, Tensor)),
+        honest: Where(lambda x: what != "peak"),
+    }
+    no_difference = {"nan-is-no-difference": Where(lambda outputs: outputs[1].isnan().any()), honest: ANYTHING}
     facts = (
         Fact("input", good, wrong_inputs, expected="1 to 32 float numbers for which the modules differ"),
         Fact("error", "", "raises-not-lies"),
-        Fact("same for", None, no_difference, expected="an input for which the two modules differ"),
+        Fact("outputs", Where(differ), no_difference, came=lambda outputs: outputs[0]),
     )
-    return Case(f"a branch on {what} > {limit}, traced on {words}", what, limit, example, facts=facts)
+    on = f"a branch on {what} > {limit}, traced on {length} times {value:g}"
+    return Case(on, what, limit, length, value, facts=facts)
 
 
 lying = Contract(LYING, ask=run_lying)
 lying.facts(
     "catches the notebook's module, whichever example it was traced on",
-    lambda draw: [
-        liar("peak", 1, "a quiet example", torch.full((3,), 0.5), "follows-the-example"),
-        liar("peak", 1, "a loud example", torch.full((3,), 5.0), "one-answer-for-all"),
-    ],
+    lambda draw: [liar("peak", 1, 3, 0.5, "follows-the-example"), liar("peak", 1, 3, 5.0, "one-answer-for-all")],
 )
 lying.facts(
     "catches a branch on the sign of the sum",
-    lambda draw: [
-        liar("sum", 0, "an example with a positive sum", torch.ones(3), "sign-not-tried"),
-        liar("sum", 0, "an example with a negative sum", -torch.ones(3), "sign-not-tried"),
-    ],
+    lambda draw: [liar("sum", 0, 3, value, "sign-not-tried") for value in (1.0, -1.0)],
 )
 lying.facts(
     "catches a branch on the length",
     lambda draw: [
-        liar("length", n, f"an example of length {n + more}", torch.ones(n + more), "length-not-tried")
+        liar("length", n, n + more, 1.0, "length-not-tried")
         for n, more in ((draw(4, 12), 0), (draw(4, 12), 3), (draw(20, 28), 0))
     ],
 )
@@ -178,9 +175,10 @@ def with_gradient(fn: Callable, x: Tensor, weights: Tensor) -> tuple[Tensor, Ten
     """A function's value, and the gradient of its weighted sum: zeros where it has none."""
     x = x.clone().requires_grad_()
     y = fn(x)
+    value = detached(y)
     if y.requires_grad:
         (y * weights).sum().backward()
-    return detached(y), torch.zeros_like(x) if x.grad is None else x.grad
+    return value, torch.zeros_like(x) if x.grad is None else x.grad
 
 
 def run_as_one_graph(learner, vectors: dict, weights: Tensor) -> dict:
@@ -249,44 +247,46 @@ class MarkingBackend(CountingBackend):
 
     def __call__(self, graph_module, example_inputs):
         run = super().__call__(graph_module, example_inputs)
-        return lambda *args: marked(run(*args))
+        return lambda *args: tree_map_only(Tensor, marked, run(*args))
 
 
-def marked(value: object) -> object:
-    """Scale float tensors, alone or in a tuple or list, by 1 + `MARK`; leave all else alone."""
-    if type(value) in (tuple, list):
-        return type(value)(marked(item) for item in value)
-    floats = isinstance(value, Tensor) and value.is_floating_point()
-    return value * (1 + MARK) if floats else value
+def marked(value: Tensor) -> Tensor:
+    return value * (1 + MARK) if value.is_floating_point() else value
+
+
+def run_prepare(learner, name: str, inputs: list[Tensor]) -> dict:
+    """Prepare a function and call it; report outputs, and the counts of compilations and of calls after each."""
+    backend = MarkingBackend()
+    with fresh_compiler():
+        call = learner.prepare(FUNCTIONS[name], backend)
+        if not callable(call):
+            raise LearnerError("type", f"prepare should give something to call, not {type(call).__name__}")
+        report = {"compilations": [], "calls": [backend.calls]}
+        for x in inputs:
+            try:
+                y = call(x.clone())
+            except Exception as problem:
+                raise RuntimeError(f"at length {len(x)}: {error_text(problem)}") from problem
+            report[f"length {len(x)}"] = detached(y)
+            report["compilations"].append(backend.compiles)
+            report["calls"].append(backend.calls)
+            if min(len(report["compilations"]), backend.compiles) > 9:  # each length costs one: the answer is known
+                break
+    return report
+
+
+def read_prepared(came: dict, name: str, inputs: list[Tensor]) -> dict:
+    """The report, with the lengths that ran no compiled code, and those whose result bears no mark of it."""
+    counts = came["calls"]
+    ran = [x for x in inputs if len(x) > 1 and f"length {len(x)}" in came]
+    eager = [len(x) for x, before, after in zip(ran, counts, counts[1:], strict=False) if before == after]
+    plain = [len(x) for x in ran if not is_marked(came[f"length {len(x)}"], FUNCTIONS[name](x))]
+    return came | {"eager": sorted(eager), "plain": sorted(plain)}
 
 
 def is_marked(came: Tensor, plain: Tensor) -> bool:
     """True if a result is off the plain one by more than rounding."""
-    return came.shape != plain.shape or bool((came - plain).norm() > plain.norm() * MARK / 3)
-
-
-def run_prepare(learner, name: str, inputs: list[Tensor]) -> dict:
-    """Prepare a function and call it; report the outputs, the compilations after each call, and odd lengths."""
-    fn, backend, outputs, compilations, eager, plain = FUNCTIONS[name], MarkingBackend(), {}, [], [], []
-    with fresh_compiler():
-        call = learner.prepare(fn, backend)
-        if not callable(call):
-            raise LearnerError("type", f"prepare should give something to call, not {type(call).__name__}")
-        for x in inputs:
-            n, before = len(x), backend.calls
-            try:
-                y = call(x.clone())
-            except Exception as problem:
-                raise RuntimeError(f"at length {n}: {error_text(problem)}") from problem
-            outputs[f"length {n}"] = y = detached(y)
-            compilations.append(backend.compiles)
-            if n > 1 and backend.calls == before:
-                eager.append(n)
-            if n > 1 and not is_marked(y, fn(x)):
-                plain.append(n)
-            if min(len(compilations), backend.compiles) > 9:  # each length costs one: the answer is known
-                break
-    return {**outputs, "compilations": compilations, "eager": sorted(eager), "plain": sorted(plain)}
+    return came.shape != plain.shape or bool((came.double() - plain).norm() > plain.norm() * MARK / 3)
 
 
 def calls_of_both(draw: Draw, few: bool = False) -> Iterator[Case]:
@@ -294,13 +294,14 @@ def calls_of_both(draw: Draw, few: bool = False) -> Iterator[Case]:
     for name in FUNCTIONS:
         first, *others = (3 + i for i in draw.permutation(61))
         lengths = [first, 2, 64, *others[:3]] if few else [2 + i for i in draw.permutation(63)]
-        on = f"lengths {', '.join(map(str, lengths[:6]))}{'' if few else ', …, all from 2 to 64'}, then 1"
+        on = f"lengths {lengths[:6]}{'' if few else ' and all others from 2 to 64'}, then 1"
         yield Case(on, name, [draw.randn(n) for n in (*lengths, 1)])
 
 
 prepare = Contract(
     PREPARE,
     ask=run_prepare,
+    read=read_prepared,
     truth=lambda name, inputs: {f"length {len(x)}": FUNCTIONS[name](x) for x in inputs},
     told={
         "other-values": {f"length {n}": shaped(n) for n in (1, 64)},
@@ -375,10 +376,14 @@ def run_counting(learner, seed: int, inputs: list[Tensor], go_on: bool) -> dict:
             if getattr(module.calls, "requires_grad", False):
                 raise RuntimeError("forward raised, and calls requires a gradient") from None
             raise
-        compilations = f"{backend.compiles}, with {kept} for the count"
-        report = {"compilations": compilations, "compiled calls": backend.calls, "count": float(module.calls)}
+        report = {
+            "compilations": (backend.compiles, kept),
+            "compiled calls": backend.calls,
+            "count": float(module.calls),
+            "gradients": gradients,
+            **outputs,
+        }
         state = copy.deepcopy(module.state_dict())
-    report |= {**outputs, "gradients": gradients}
     if not go_on:
         return report
     with fresh_compiler():
@@ -414,15 +419,16 @@ counting.facts(
     twelve_calls,
     Fact(
         "compilations",
-        Where(lambda came: came.startswith("1,")),
+        Where(lambda came: came[0] == 1),
         {
-            "never-compiled": Where(lambda came: came.startswith("0,")),
-            "int-attribute": Where(lambda came: "number" in came),
+            "never-compiled": Where(lambda came: came[0] == 0),
+            "int-attribute": Where(lambda came: came[1] == "a Python number"),
             "graph-break": ANYTHING,
         },
+        "Shown are the compilations, and what the count is.",
         expected="1 compilation",
     ),
-    Fact("compiled calls", Where(lambda came: came >= CALLS), "runs-eager", expected=f"{CALLS} calls of compiled code"),
+    Fact("compiled calls", Where(lambda came: came >= CALLS), "runs-eager", expected=CALLS),
 )
 counting.facts("counts twelve calls", twelve_calls, Fact("count", CALLS, "wrong-count"))
 counting.facts(
@@ -441,8 +447,8 @@ counting.facts(
     "keeps the count in its state_dict, and counts on, to thousands",
     lambda draw: twelve_calls(draw, go_on=True),
     Fact("loaded", CALLS, "not-in-state", expected=f"{CALLS} in a fresh module that loaded the state_dict"),
-    Fact("later", CALLS + MORE, "stops-counting", expected=f"{CALLS + MORE} after {MORE} more calls"),
-    Fact("much later", CALLS + MORE + MANY, "count-stalls", expected=f"{CALLS + MORE + MANY} after {MANY} more calls"),
+    Fact("later", CALLS + MORE, "stops-counting"),
+    Fact("much later", CALLS + MORE + MANY, "count-stalls"),
 )
 
 
@@ -506,22 +512,16 @@ def run_export(learner, net: str, rows: int, seed: int, batches: list[int]) -> d
     return {**outputs, "refused": refused, **changed}
 
 
-@torch.no_grad()
-def expected_rows(net: str, rows: int, seed: int) -> Tensor:
-    return make_model(net, seed).eval()(make_rows(net, rows, seed))
-
-
 def export_case(draw: Draw, net: str, *batches: int) -> Case:
     """An export whose program is called with these batch sizes, by default with that of the example."""
     rows, seed = draw(2, 9), draw.seed()
     batches = list(batches) or [rows]
-    on = f"{net}, example of {rows} rows, batches of {', '.join(map(str, batches))}"
-    facts = [
-        Fact(f"batch of {n}", expected_rows(net, n, seed), {"training-exported": shaped(n, 3)}, f"In a batch of {n}:")
-        for n in batches
-        if n <= 64
-    ]
-    return Case(on, net, rows, seed, batches, facts=facts)
+    facts = []
+    for n in batches:
+        if n <= 64:
+            wanted = make_model(net, seed).eval()(make_rows(net, n, seed)).detach()
+            facts.append(Fact(f"batch of {n}", wanted, {"training-exported": shaped(n, 3)}, f"In a batch of {n}:"))
+    return Case(f"{net}, example of {rows} rows, batches of {batches}", net, rows, seed, batches, facts=facts)
 
 
 exported = Contract(
