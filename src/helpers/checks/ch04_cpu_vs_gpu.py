@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from operator import ge, lt
+from statistics import LinearRegression as Line
 from statistics import linear_regression
-from typing import NamedTuple
 
 from ..exercise.contract import ANYTHING, Case, Contract, Draw, Where
 from ..exercise.declare import load_exercises
@@ -19,13 +20,13 @@ IMPOSSIBLE, BOUND, CROSSOVER, COST, PLAN = load_exercises(__file__)
 Table = list[tuple[float, float, float]]
 
 
-def impossible(table: Table, bandwidth: float, peak: float, limit: Callable = max) -> list[int]:
+def impossible(table: Table, bandwidth: float, peak: float, limit: Callable = max, beats: Callable = lt) -> list[int]:
     """The rows that took less than their limit, a function of the traffic and the arithmetic time."""
-    return [i for i, (nbytes, flops, seconds) in enumerate(table) if seconds < limit(nbytes / bandwidth, flops / peak)]
+    limits = [limit(nbytes / bandwidth, flops / peak) for nbytes, flops, _ in table]
+    return [i for i, (_, _, seconds) in enumerate(table) if beats(seconds, limits[i])]
 
 
-def possible(table: Table, bandwidth: float, peak: float) -> list[int]:
-    return sorted(set(range(len(table))) - set(impossible(table, bandwidth, peak)))
+POSSIBLE = {"possible-rows": lambda *case: impossible(*case, beats=ge)}
 
 
 def row_numbers(came: object, *case: object) -> list[int]:
@@ -43,7 +44,7 @@ IN_A_TABLE = {
     "smaller-limit": lambda *case: impossible(*case, limit=min),
     "peaks-swapped": lambda table, bandwidth, peak: impossible(table, peak, bandwidth),
     "fastest-suspected": lambda table, *peaks: [min(range(len(table)), key=lambda i: table[i][2])],
-    "possible-rows": possible,
+    **POSSIBLE,
     "counted-from-1": lambda *case: [row + 1 for row in impossible(*case)],
 }
 
@@ -83,7 +84,7 @@ rows.equals(
 rows.equals(
     "lets a row exactly at its limit pass, and an empty table",
     at_the_limit,
-    told={"limit-is-possible": lambda table, *peaks: list(range(len(table))), "possible-rows": possible},
+    told={"limit-is-possible": lambda table, *peaks: list(range(len(table))), **POSSIBLE},
 )
 rows.equals(
     "copes with a clock that read 0",
@@ -160,35 +161,28 @@ Points = list[tuple[int, float]]
 MEASURED = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 
 
-class Line(NamedTuple):
-    """The seconds of a batch on one device: `t0 + c * batch`."""
-
-    t0: float
-    c: float
-
-    def points(self, batches: Sequence[int]) -> Points:
-        return [(batch, self.t0 + self.c * batch) for batch in batches]
+def points_on(line: Line, batches: Sequence[int]) -> Points:
+    """The points of a line: a fixed cost and a cost for each item."""
+    return [(batch, line.intercept + line.slope * batch) for batch in batches]
 
 
 def fitted(points: Points) -> Line:
-    """The least-squares line through the points."""
-    c, t0 = linear_regression(*zip(*points, strict=True))
-    return Line(t0, c)
+    return linear_regression(*zip(*points, strict=True))
 
 
 def through_origin(points: Points) -> Line:
-    return Line(0.0, sum(b * seconds for b, seconds in points) / sum(b * b for b, _ in points))
+    return Line(sum(b * seconds for b, seconds in points) / sum(b * b for b, _ in points), 0.0)
 
 
 def meeting(cpu: Line, gpu: Line) -> float:
     """The real number of items at which two lines meet."""
-    return (gpu.t0 - cpu.t0) / (cpu.c - gpu.c)
+    return (gpu.intercept - cpu.intercept) / (cpu.slope - gpu.slope)
 
 
 def crossover(cpu_points: Points, gpu_points: Points, fit: Callable = fitted, step: int = 1) -> int | None:
     """The first batch at which the GPU's line is below the CPU's and stays there; None if there is none."""
     cpu, gpu = fit(cpu_points), fit(gpu_points)
-    return max(1, math.floor(meeting(cpu, gpu)) + step) if gpu.c < cpu.c else None
+    return max(1, math.floor(meeting(cpu, gpu)) + step) if gpu.slope < cpu.slope else None
 
 
 def first_measured(cpu_points: Points, gpu_points: Points) -> int | None:
@@ -220,15 +214,15 @@ TWO_POINTS = {
 
 def two_lines(draw: Draw, at: float) -> tuple[Line, Line]:
     """A steep line and a flat one that meet at this batch."""
-    steep, c = Line(draw.real(5e-5, 2e-4), draw.real(4e-6, 9e-6)), draw.real(1e-7, 1e-6)
-    return steep, Line(steep.t0 + at * (steep.c - c), c)
+    fixed, steep, flat = draw.real(5e-5, 2e-4), draw.real(4e-6, 9e-6), draw.real(1e-7, 1e-6)
+    return Line(steep, fixed), Line(flat, fixed + at * (steep - flat))
 
 
 def exact(draw: Draw, at: float, steeper: str = "CPU") -> Case:
     """Points without noise."""
     lines = two_lines(draw, at)[:: 1 if steeper == "CPU" else -1]
     on = f"batches {MEASURED} on exact lines that meet at batch {at:,.1f}; the {steeper}'s is steeper"
-    return Case(on, *(line.points(MEASURED) for line in lines))
+    return Case(on, *(points_on(line, MEASURED) for line in lines))
 
 
 def noisy(draw: Draw) -> Case:
@@ -237,11 +231,11 @@ def noisy(draw: Draw) -> Case:
     while True:
         case = []
         for line, batches in zip(two_lines(draw, draw.real(15, 60)), measured, strict=True):
-            points = [(b, seconds * draw.real(0.85, 1.15)) for b, seconds in line.points(batches)]
+            points = [(b, seconds * draw.real(0.85, 1.15)) for b, seconds in points_on(line, batches)]
             case.append([points[i] for i in draw.permutation(len(points))])
         cpu, gpu = map(fitted, case)
         at, two_ends = meeting(cpu, gpu), all(points[0][0] != points[-1][0] for points in case)
-        if gpu.c < cpu.c and at > 3 and 0.2 < at % 1 < 0.8 and two_ends:
+        if gpu.slope < cpu.slope and at > 3 and 0.2 < at % 1 < 0.8 and two_ends:
             return Case(f"{len(case[0])} CPU points and {len(case[1])} GPU points with noise", *case)
 
 
@@ -363,9 +357,10 @@ def best_plan(
     return min(plans, key=lambda plan: (-total(*plan, throughput[plan]), plan))
 
 
-def read_plan(came: object, *case: object) -> Plan:
+def read_plan(came: object, cores: int, throughput: dict[Plan, float]) -> Plan:
     pair = isinstance(came, (tuple, list)) and len(came) == 2 and all(type(n) is int for n in came)
     expect(pair, "not-a-pair", expected="(workers, threads)", came=came)
+    expect(math.prod(came) <= cores, "oversubscribed", expected=best_plan(cores, throughput), came=came)
     return tuple(came)
 
 
@@ -374,8 +369,7 @@ plan = Contract(
     truth=best_plan,
     read=read_plan,
     told={
-        "oversubscribed": lambda cores, throughput: Where(lambda came: math.prod(came) > cores),
-        "oversubscribed/best of all": lambda *case: best_plan(*case, fits=lambda threads, cores: True),
+        "oversubscribed": lambda *case: best_plan(*case, fits=lambda threads, cores: True),
         "worker-not-total": lambda *case: best_plan(*case, total=lambda workers, threads, each: each),
         "threads-counted-twice": lambda *case: best_plan(*case, total=lambda *plan: math.prod(plan)),
         "smallest-total": lambda *case: best_plan(*case, total=lambda workers, threads, each: -workers * each),

@@ -7,6 +7,7 @@ cross the border as CPU tensors.
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -22,19 +23,14 @@ from ..devices import STAND_INS, second_device, transfers
 from ..exercise.contract import ANYTHING, Case, Contract, Draw, Fact, Where
 from ..exercise.declare import NotTestable, load_exercises
 from ..exercise.expect import expect
-from ..exercise.sessions import Session
+from ..exercise.values import same
 from ..exercise.wire import LearnerError
 
 TOWER, STEP, NUMPY, RESUME, HIDDEN = load_exercises(__file__)
 
 CPU, SECOND = "the CPU", "the second device"
-MISMATCH = "same device|at least two devices|should be the same|lazy tensor|INTERNAL ASSERT"
-NO_HARDWARE = r"(?i:cuda|nvidia|\bmps\b|\bxpu\b|\bhip\b)"
-
-
-def raising(text: str, kind: str = "RuntimeError") -> str:
-    """The pattern of an error whose class and text have these patterns."""
-    return f"(?s){kind} .*({text})"
+MISMATCH = "(?s)RuntimeError .*(same device|at least two devices|should be the same|lazy tensor|INTERNAL ASSERT)"
+NO_HARDWARE = r"(?s)(Runtime|Assertion)Error .*(?i:cuda|nvidia|\bmps\b|\bxpu\b|\bhip\b)"
 
 
 def run_where(learner) -> dict:
@@ -54,19 +50,15 @@ def second_kind(draw: Draw, needed: bool = False) -> str:
     return found["kind"]
 
 
-def need_second_device(session: Session, rng: torch.Generator) -> None:
-    """The end of a rung that needs a second device, after all that the CPU shows."""
-    second_kind(Draw(rng, session), needed=True)
+def slack(draw: Draw, place: str) -> dict[str, float]:
+    """Tolerances at a place that is there, if not the contract's: hardware computes in an order of its own."""
+    kind = second_kind(draw, needed=place == SECOND)
+    return {} if place == CPU or kind in STAND_INS else {"rtol": 2e-3, "atol": 1e-4}
 
 
 def device_of(place: str) -> torch.device:
     """The device of a place, in the process that runs the learner's code."""
     return second_device().device if place == SECOND else torch.device("cpu")
-
-
-def slack(kind: str, place: str) -> dict[str, float]:
-    """Tolerances against the CPU, where they are not the contract's: hardware computes in its own order."""
-    return {} if place == CPU or kind in STAND_INS else {"rtol": 2e-3, "atol": 1e-4}
 
 
 ALL_AND_NO_MORE = {"missing": [], "too many": []}
@@ -96,86 +88,128 @@ def tower_shapes(width: int, depth: int) -> dict[str, tuple[int, ...]]:
 
 
 def run_registered(learner, width: int, depth: int) -> dict:
-    """Make a tower and use it; report its keys before and after, what is overridden, and what the scale is."""
+    """Make a tower and use it; report its keys before and after, the methods it overrides, and its scale."""
     tower = learner.Tower(width, depth)
     if not isinstance(tower, nn.Module):
         raise LearnerError("type", "Tower should be an nn.Module")
-    keys = {**tower.state_dict()}
+    before = copy.deepcopy(tower.state_dict())
+    methods = ("to", "cuda", "_apply", "half", "float", "train", "eval", "state_dict", "parameters")
+    registries = ("_parameters", "_buffers", "_non_persistent_buffers_set")
     with torch.no_grad():
         for head in ("a", "b"):
             tower(torch.randn(2, 5, width), head)
-    methods = ("to", "cuda", "_apply", "half", "float", "train", "eval", "state_dict", "parameters")
-    overridden = [method for method in methods if getattr(type(tower), method) is not getattr(nn.Module, method)]
-    scale = "a parameter" if "scale" in dict(tower.named_parameters()) else "a buffer"
-    if "scale" not in keys:
-        scale = "a buffer that is not saved" if "scale" in dict(tower.named_buffers()) else "not registered"
     return {
-        "overridden": overridden,
-        "before": [*keys],
+        "overridden": [name for name in methods if getattr(type(tower), name) is not getattr(nn.Module, name)],
+        "before": [*before],
         "after": [*tower.state_dict()],
-        "scale": scale,
-        "value": keys["scale"].detach().clone() if "scale" in keys else None,
+        "scale in": [name for name in registries if "scale" in vars(tower)[name]],
+        "scale": before.get("scale"),
     }
 
 
-def read_registered(report: dict, width: int, depth: int) -> dict:
-    """Which keys differ from the stated ones; what is overridden matters where some are missing."""
-    wanted = {*tower_shapes(width, depth)} - {"scale"}
-    before, after = (difference({*report[moment]} - {"scale"}, wanted) for moment in ("before", "after"))
-    overridden = report["overridden"] if before["missing"] or after["missing"] else []
-    return report | {"before": before, "after": after, "overridden": overridden}
-
-
-BROKEN_KEYS = {
-    "other-keys": Where(lambda keys: keys["missing"] and any("mask" not in key for key in keys["too many"])),
-    "list-not-registered": misses("blocks"),
-    "dict-not-registered": misses("heads"),
-    "mask-in-state-dict": Where(lambda keys: "mask" in keys["too many"]),
-}
+def read_registered(report: dict, *size: int) -> dict:
+    """How the keys differ from the stated ones; what is overridden matters where some are missing."""
+    keys = tower_shapes(*size)
+    before = difference([*report["before"], "scale"], keys)  # the scale has a fact of its own
+    overridden = report["overridden"] if before["missing"] else []
+    return {**report, "before": before, "after": difference(report["after"], keys), "overridden": overridden}
 
 
 def new_tower(draw: Draw) -> Case:
-    width, depth = 2 * draw(2, 5), draw(2, 4)
-    return Case(f"Tower({width}, {depth})", width, depth)
+    size = 2 * draw(2, 5), draw(2, 4)
+    return Case(f"Tower{size}", *size)
 
 
-def depth_of(state: dict[str, torch.Tensor]) -> int:
-    return sum(key.startswith("blocks") for key in state) // 2
+Contract(TOWER, ask=run_registered, read=read_registered).facts(
+    "registers what was stated, before and after a forward pass",
+    new_tower,
+    Fact("overridden", [], "overridden-instead-of-registered", expected="no method overridden"),
+    Fact(
+        "before",
+        ALL_AND_NO_MORE,
+        {
+            "other-keys": Where(lambda keys: keys["missing"] and any("mask" not in key for key in keys["too many"])),
+            "list-not-registered": misses("blocks"),
+            "dict-not-registered": misses("heads"),
+            "mask-in-state-dict": Where(lambda keys: "mask" in keys["too many"]),
+            "other-keys/more": ANYTHING,
+        },
+        expected="the stated keys",
+    ),
+    Fact(
+        "scale in",
+        ["_buffers"],
+        {
+            "scale-is-parameter": ["_parameters"],
+            "scale-not-saved": ["_buffers", "_non_persistent_buffers_set"],
+            "scale-not-registered": [],
+        },
+    ),
+    Fact("scale", lambda width, depth: torch.full((width,), 0.5), message="The scale of a new tower is wrong."),
+    Fact("after", ALL_AND_NO_MORE, "mask-in-state-dict", expected="the stated keys"),
+)
 
 
-def tower_output(state: dict[str, torch.Tensor], x: torch.Tensor, head: str) -> torch.Tensor:
+@torch.no_grad()
+def run_tower(learner, state: dict, depth: int, steps: list) -> dict:
+    """Take a tower through moves inside a parent and use it after each; report outputs and what did not follow.
+
+    A step is a move (a method of the parent, or `SECOND`), an input and a head. In training mode outputs are random.
+    """
+    tower, norm, outputs, strays = learner.Tower(WIDTH, depth), nn.LayerNorm(4), [], []
+    tower.load_state_dict(state)
+    parent = nn.ModuleDict({"tower": tower, "norm": norm}).eval()
+    for move, x, head in steps:
+        parent.to(device_of(move)) if move == SECOND else getattr(parent, move)()
+        output = tower(x.to(norm.weight), head)
+        if not isinstance(output, torch.Tensor):
+            raise LearnerError("type", "forward() should give a tensor")
+        for name, value in {**parent.state_dict(), "the output": output}.items():
+            strays += [f"{name} on {value.device}"] * (value.device != norm.weight.device)
+            strays += [f"{name} in {value.dtype}"] * (value.dtype != norm.weight.dtype)
+        strays += [f"{name}.training" for name, module in parent.named_modules() if module.training != parent.training]
+        outputs += [] if parent.training else [output.cpu().float()]
+    return {"strays": strays, "outputs": outputs}
+
+
+def tower_output(state: dict[str, torch.Tensor], depth: int, x: torch.Tensor, head: str) -> torch.Tensor:
     """What a tower with this state gives in eval mode, computed without a module."""
-    for i in range(depth_of(state)):
+    for i in range(depth):
         x = torch.relu(F.linear(x, state[f"blocks.{i}.0.weight"], state[f"blocks.{i}.0.bias"]))
     return F.linear((x * state["scale"]).cumsum(1), state[f"heads.{head}.weight"], state[f"heads.{head}.bias"])
 
 
-@torch.no_grad()
-def run_tower(learner, state: dict, steps: list) -> dict:
-    """Take a tower through moves inside a parent and use it after each; report outputs and what did not follow.
-
-    A step is a move (a method of the parent, or `SECOND`), an input and a head.
-    """
-    tower, norm = learner.Tower(WIDTH, depth_of(state)), nn.LayerNorm(4)
-    tower.load_state_dict(state)
-    parent, report, strays = nn.ModuleDict({"tower": tower, "norm": norm}).eval(), {}, []
-    for number, (move, x, head) in enumerate(steps):
-        if move == SECOND:
-            parent.to(device_of(move))
-        else:
-            getattr(parent, move)()
-        like = norm.weight
-        output = parent["tower"](x.to(like), head)
-        if not isinstance(output, torch.Tensor):
-            raise LearnerError("type", "forward() should give a tensor")
-        found = {**parent.state_dict(), "the output": output}
-        strays += [f"{name} on {value.device}" for name, value in found.items() if value.device != like.device]
-        strays += [f"{name} in {value.dtype}" for name, value in found.items() if value.dtype != like.dtype]
-        strays += [f"{name}.training" for name, module in parent.named_modules() if module.training != parent.training]
-        report[f"output {number}"] = output.cpu().float()
-    return {**report, "strays": strays}
+def tower_case(draw: Draw, on: str, steps: Iterable, belief: str, error: str = MISMATCH, **tolerance: float) -> Case:
+    """Steps of a move, a length and a head, and the belief that raises an error on the way."""
+    depth = draw(2, 4)
+    state = {key: draw.randn(*shape) / WIDTH**0.5 for key, shape in tower_shapes(WIDTH, depth).items()}
+    state["scale"] = state["scale"].abs() + 0.5
+    steps = [(move, draw.randn(2, length, WIDTH), head) for move, length, head in steps]
+    outputs = [tower_output(state, depth, *use) for move, *use in steps if move != "train"]
+    facts = [Fact("outputs", outputs, message="The outputs, of each use in turn, are wrong.", **tolerance)]
+    return Case(f"Tower({WIDTH}, {depth}) {on}", state, depth, steps, facts=facts, errors={error: belief})
 
 
+def three_lengths(draw: Draw) -> Case:
+    steps = [("eval", 5, "a"), ("eval", 3, "b"), ("eval", draw(6, 9), "a")]
+    on = f"in eval mode, lengths and heads {[use for _, *use in steps]} in this order"
+    return tower_case(draw, on, steps, "mask-of-one-length", "(?s)RuntimeError .*size")
+
+
+def moved_towers(draw: Draw) -> Iterator[Case]:
+    tolerance, to_and_fro = slack(draw, SECOND), [(move, 5, "a") for move in ("cpu", SECOND, "cpu")]
+    on = "in a parent that {}moved to the second device".format
+    yield tower_case(draw, on(""), to_and_fro[1:2], "mask-made-on-the-cpu", **tolerance)
+    yield tower_case(draw, on("ran on the CPU, ") + ", and back", to_and_fro, "mask-left-behind", **tolerance)
+
+
+def converted_tower(draw: Draw) -> Case:
+    steps = [(move, 5, "b") for move in ("train", "eval", "half", "half", "double")]
+    on, error = "in a parent that ran in float32, after half(), then double()", "(?s)RuntimeError .*(dtype|scalar type)"
+    return tower_case(draw, on, steps, "mask-keeps-dtype", error, rtol=5e-2, atol=5e-2)
+
+
+moving = Contract(TOWER, ask=run_tower, rtol=1e-4, atol=1e-5)
 STRAYS = Fact(
     "strays",
     [],
@@ -183,90 +217,24 @@ STRAYS = Fact(
     "Something did not follow the parent.",
     expected="everything as the parent is",
 )
-
-
-def tower_case(draw: Draw, on: str, *steps: tuple[str, int, str], **tolerance: float) -> Case:
-    """Steps of a move, a length and a head; what comes in training mode is random and not compared."""
-    depth = draw(2, 4)
-    state = {key: draw.randn(*shape) / WIDTH**0.5 for key, shape in tower_shapes(WIDTH, depth).items()}
-    state["scale"] = state["scale"].abs() + 0.5
-    script = [(move, draw.randn(2, length, WIDTH), head) for move, length, head in steps]
-    outputs = [
-        Fact(f"output {i}", tower_output(state, x, head), None, f"The output of use {i + 1} is wrong.", **tolerance)
-        for i, (move, x, head) in enumerate(script)
-        if move != "train"
-    ]
-    return Case(f"Tower({WIDTH}, {depth}) {on}", state, script, facts=[STRAYS, *outputs])
-
-
-def three_lengths(draw: Draw) -> Case:
-    lengths, heads = [5, 3, draw(6, 9)], ["a", "b", "a"]
-    steps = [("eval", length, head) for length, head in zip(lengths, heads, strict=True)]
-    return tower_case(draw, f"in eval mode, lengths {lengths} in this order, heads {heads}", *steps)
-
-
-def moved_tower(draw: Draw) -> Case:
-    tolerance = slack(second_kind(draw, needed=True), SECOND)
-    return tower_case(draw, f"in a parent that moved to {SECOND}", (SECOND, 5, "a"), **tolerance)
-
-
-def used_and_moved_tower(draw: Draw) -> Case:
-    tolerance, steps = (
-        slack(second_kind(draw, needed=True), SECOND),
-        [(move, 5, "a") for move in ("cpu", SECOND, "cpu")],
-    )
-    return tower_case(
-        draw, f"in a parent that ran on the CPU and then moved to {SECOND}, and back", *steps, **tolerance
-    )
-
-
-def converted_tower(draw: Draw) -> Case:
-    steps = [(move, 5, "b") for move in ("train", "eval", "half", "half", "double")]
-    on = "in a parent that ran in float32, after half(), then after double()"
-    return tower_case(draw, on, *steps, rtol=5e-2, atol=5e-2)
-
-
-Contract(TOWER, ask=run_registered, read=read_registered).facts(
-    "registers what was stated, before and after a forward pass",
-    new_tower,
-    Fact("overridden", [], "overridden-instead-of-registered", expected="no method overridden"),
-    Fact("before", ALL_AND_NO_MORE, {**BROKEN_KEYS, "other-keys/more": ANYTHING}, expected="the stated keys"),
-    Fact("after", ALL_AND_NO_MORE, {**BROKEN_KEYS, "mask-in-state-dict": ANYTHING}, expected="the stated keys"),
-    Fact(
-        "scale",
-        "a buffer",
-        {
-            "scale-is-parameter": "a parameter",
-            "scale-not-saved": "a buffer that is not saved",
-            "scale-not-registered": "not registered",
-        },
-    ),
-    Fact("value", lambda width, depth: torch.full((width,), 0.5), message="The scale of a new tower is wrong."),
-)
-moving = Contract(TOWER, ask=run_tower, rtol=1e-4, atol=1e-5)
-MOVES_WHOLE = "moves whole inside a parent, there and back"
-for rung, case, pattern, belief in (
-    ("computes what the broken tower computed, at every length", three_lengths, "size", "mask-of-one-length"),
-    (MOVES_WHOLE, moved_tower, MISMATCH, "mask-made-on-the-cpu"),
-    (MOVES_WHOLE, used_and_moved_tower, MISMATCH, "mask-left-behind"),
-    ("is reached by half(), double() and eval()", converted_tower, "dtype|scalar type", "mask-keeps-dtype"),
-):
-    moving.facts(rung, case, errors={raising(pattern): belief})
+moving.facts("computes what the broken tower computed, at every length", three_lengths, STRAYS)
+moving.facts("moves whole inside a parent, there and back", moved_towers, STRAYS)
+moving.facts("is reached by half(), double() and eval()", converted_tower, STRAYS)
 
 
 # 9.2 train_step
 
 OPTIMIZERS: dict[str, Callable] = {
-    "SGD": lambda parameters, lr=0.2: torch.optim.SGD(parameters, lr=lr, momentum=0.9),
-    "Adam": lambda parameters, lr=0.05: torch.optim.Adam(parameters, lr=lr),
+    "SGD": partial(torch.optim.SGD, lr=0.2, momentum=0.9),
+    "Adam": partial(torch.optim.Adam, lr=0.05),
 }
 STEPS = 5
 
 # What had happened when an operation met tensors on two devices; it is added to the error's text.
 NOT_MOVED = {
-    "labels-left-behind": "the input was on the model's device",
-    "result-of-to-dropped": "a copy was made, and the input was still on the CPU",
-    "batch-left-behind": "nothing was copied to the model's device",
+    "the input was on the model's device": "labels-left-behind",
+    "a copy was made, and the model got another tensor": "result-of-to-dropped",
+    "nothing was copied to the model's device": "batch-left-behind",
 }
 
 
@@ -318,8 +286,7 @@ def run_steps(learner, seed: int, optimizer_name: str, place: str) -> dict:
     """Train a model at a place; report losses, their type and what crossed, and add to an error what had moved."""
     device = device_of(place)
     model, optimizer, batches = make_training(seed, optimizer_name, device)
-    losses, syncs, copied = [], [], 0
-    caught: list[Exception] = []
+    losses, syncs, caught = [], [], []
 
     def step(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
         try:
@@ -329,12 +296,12 @@ def run_steps(learner, seed: int, optimizer_name: str, place: str) -> dict:
 
     for batch in batches[:STEPS]:
         counts = transfers(partial(step, batch))
-        syncs, copied = [*syncs, counts.syncs], max(copied, counts.to_device)
+        syncs.append(counts.syncs)
         for error in caught:
-            if place == SECOND and re.search(MISMATCH, str(error)):
-                behind = "result-of-to-dropped" if copied else "batch-left-behind"
-                behind = "labels-left-behind" if model.seen and model.seen[-1] == device else behind
-                error.args = (f"{NOT_MOVED[behind]}: {error}",)
+            if place == SECOND and re.search(MISMATCH, f"RuntimeError {error}"):
+                input_moved, copied, nothing = NOT_MOVED
+                text = input_moved if model.seen[-1:] == [device] else copied if counts.to_device else nothing
+                error.args = (f"{text}: {error}",)
             raise error
     after = next(model.parameters()).device
     return {
@@ -345,43 +312,27 @@ def run_steps(learner, seed: int, optimizer_name: str, place: str) -> dict:
     }
 
 
-LOSSES = Fact(
-    "losses",
-    true_losses,
-    {
-        mistake: partial(true_losses, mistake=mistake)
-        for mistake in ("gradients-accumulate", "weights-do-not-change", "loss-after-update")
-    },
-    "The losses are not those of training on the CPU.",
-)
-STAYS_AND_GIVES_FLOATS = (
-    Fact("model on", lambda seed, name, place: place, "model-moved"),
-    Fact("types", [], "not-a-float", expected="float"),
-)
-
-
 def trainings(draw: Draw, place: str) -> Iterator[Case]:
-    losses = replace(LOSSES, **slack(second_kind(draw, needed=place == SECOND), place))
+    mistakes = ("gradients-accumulate", "weights-do-not-change", "loss-after-update")
+    told = {mistake: partial(true_losses, mistake=mistake) for mistake in mistakes}
+    facts = [
+        Fact("model on", place, "model-moved"),
+        Fact("types", [], "not-a-float", expected="float"),
+        Fact("losses", true_losses, told, "The losses are not those of training on the CPU.", **slack(draw, place)),
+    ]
     for optimizer in OPTIMIZERS:
-        yield Case(f"a model on {place}, {optimizer}, {STEPS} steps", draw.seed(), optimizer, place, facts=[losses])
+        yield Case(f"a model on {place}, {optimizer}, {STEPS} steps", draw.seed(), optimizer, place, facts=facts)
 
 
-step = Contract(STEP, ask=run_steps, errors={raising(NO_HARDWARE, "(Runtime|Assertion)Error"): "hard-coded-device"})
-step.facts(
-    "trains on the CPU",
-    partial(trainings, place=CPU),
-    *STAYS_AND_GIVES_FLOATS,
-    errors={raising(MISMATCH): "hard-coded-device"},
+step = Contract(
+    STEP, ask=run_steps, errors={**NOT_MOVED, MISMATCH: "hard-coded-device", NO_HARDWARE: "hard-coded-device"}
 )
-step.facts(
-    "trains on the second device, with the same losses",
-    partial(trainings, place=SECOND),
-    *STAYS_AND_GIVES_FLOATS,
-    errors={text: belief for belief, text in NOT_MOVED.items()},
-)
+on_cpu, on_second = (partial(trainings, place=place) for place in (CPU, SECOND))
+step.facts("trains on the CPU", on_cpu)
+step.facts("trains on the second device, with the same losses", on_second)
 step.facts(
     "waits for the device once a step at most",
-    partial(trainings, place=SECOND),
+    on_second,
     Fact("syncs", Where(lambda came: max(came) <= 1), "too-many-syncs", expected="1 or 0 in each step"),
 )
 
@@ -413,69 +364,56 @@ def make_tensor(kind: str, seed: int) -> torch.Tensor:
 
 def run_to_numpy(learner, kind: str, seed: int, place: str) -> dict:
     """Convert one tensor; report what came, and what a later change of the tensor does to it."""
-    tensor = make_tensor(kind, seed)
-    if place == SECOND:
-        needs_grad, leaf = tensor.requires_grad, tensor.is_leaf
-        tensor = tensor.detach().to(device_of(place)).requires_grad_(needs_grad)
-        tensor = tensor if leaf else tensor * 1
-    before = {name: getattr(tensor, name) for name in ("requires_grad", "dtype", "device")}
-    came = learner.to_numpy(tensor)
+    made = make_tensor(kind, seed)
+    leaf = made.detach().to(device_of(place)).requires_grad_(made.requires_grad)
+    tensor = leaf if made.is_leaf else leaf * 1
+
+    def state() -> list:
+        return [tensor.requires_grad, tensor.dtype, str(tensor.device), tensor.detach().cpu().clone()]
+
+    before, came = state(), learner.to_numpy(tensor)
     array = came if isinstance(came, np.ndarray) else np.zeros(0)
-    values = np.array(array)
-    changed = [name for name, value in before.items() if getattr(tensor, name) != value]
-    if place == CPU and not changed and not torch.equal(tensor.detach(), make_tensor(kind, seed).detach()):
-        changed = ["values"]
-    with torch.no_grad():
-        tensor.detach().fill_(1)
+    values, kept = np.array(array), same(state(), before, rtol=0, atol=0)
+    tensor.detach().fill_(1)
     return {
         "class": "a np.ndarray" if array is came else type(came).__name__,
         "dtype": str(array.dtype),
         "shape": array.shape,
         "values": torch.from_numpy(values) if values.dtype.kind in "fciub" else None,
-        "changed": changed,
-        "later": "an array as it was" if np.array_equal(values, array) else "an array that changed with the tensor",
+        "tensor": "as it was" if kept else "changed",
+        "array after a change of the tensor": "as it was" if np.array_equal(values, array) else "changed",
     }
-
-
-def true_array(kind: str, seed: int) -> torch.Tensor:
-    """The values that NumPy should hold, as a tensor."""
-    x = make_tensor(kind, seed).detach().resolve_conj().resolve_neg()
-    return x.float() if x.dtype == torch.bfloat16 else x
 
 
 def tensor_case(draw: Draw, kind: str, place: str) -> Case:
     """A tensor of one kind, with what must come of it."""
     seed = draw.seed()
-    true, zero_dim = true_array(kind, seed), "zero-dim-lost" if kind == "zero-dim" else None
-    other_dtype = "bfloat16-not-float32" if kind.startswith("bfloat16") else "dtype-changed"
+    true = make_tensor(kind, seed).detach().resolve_conj().resolve_neg()
+    true = true.float() if true.dtype == torch.bfloat16 else true
+    zero_dim = "zero-dim-lost" if kind == "zero-dim" else None
     other_values = {"conj": "conjugate-bit", "neg": "negative-bit"}.get(kind)
-    facts = (
+    other_dtype = "bfloat16-not-float32" if kind.startswith("bfloat16") else "dtype-changed"
+    facts = [
         Fact("class", "a np.ndarray", zero_dim),
         Fact("dtype", str(true.dtype).removeprefix("torch."), other_dtype),
         Fact("shape", tuple(true.shape), zero_dim, "The shape is wrong."),
         Fact("values", true, other_values, "The values are not the tensor's.", rtol=0, atol=0),
-        Fact("changed", [], "tensor-changed", expected="a tensor with nothing changed"),
-    )
+        Fact("tensor", "as it was", "tensor-changed"),
+    ]
     return Case(f"a tensor on {place} ({kind})", kind, seed, place, facts=facts)
 
 
-def tensors(*kinds: str, second: Iterable[str] = ()) -> Callable[[Draw], Iterator[Case]]:
+def tensors(draw: Draw, kinds: Iterable[str], second: Iterable[str]) -> Iterator[Case]:
     """Cases of these kinds on the CPU, and of others on the second device.
 
-    Those on the second device are needed where they are all there is; else they ask for a device that knows every
-    dtype and every view.
+    It is needed where those are all there is; else they ask for a device that knows every dtype and every view.
     """
-
-    def cases(draw: Draw) -> Iterator[Case]:
-        yield from (tensor_case(draw, kind, CPU) for kind in kinds)
-        device = second_kind(draw, needed=not kinds)
-        if not kinds or device in ("cuda", "toy"):
-            yield from (tensor_case(draw, kind, SECOND) for kind in second)
-
-    return cases
+    yield from (tensor_case(draw, kind, CPU) for kind in kinds)
+    if second_kind(draw, needed=not kinds) in ("cuda", "toy") or not kinds:
+        yield from (tensor_case(draw, kind, SECOND) for kind in second)
 
 
-converted = Contract(
+to_numpy = Contract(
     NUMPY,
     ask=run_to_numpy,
     errors={
@@ -486,20 +424,22 @@ converted = Contract(
         "negative": "negative-bit",
     },
 )
-converted.facts(
-    "keeps shape, values and dtype, of a zero-dim tensor too",
-    tensors("float32", "transposed", "float64", "float16", "int64", "uint8", "bool", "zero-dim"),
-)
-converted.facts("takes tensors that require grad, and leaves them as they are", tensors("leaf", "result"))
-converted.facts(
-    "takes tensors from the second device", tensors(second=("float32", "leaf", "result", "int64", "zero-dim"))
-)
-converted.facts("gives bfloat16 as float32", tensors("bfloat16", "bfloat16 leaf", second=["bfloat16 leaf"]))
-converted.facts("resolves conjugated and negated views", tensors("conj", "neg", second=("conj", "neg")))
-converted.facts(
+for rung, kinds, second in (
+    (
+        "keeps shape, values and dtype, of a zero-dim tensor too",
+        ["float32", "transposed", "float64", "float16", "int64", "uint8", "bool", "zero-dim"],
+        [],
+    ),
+    ("takes tensors that require grad, and leaves them as they are", ["leaf", "result"], []),
+    ("takes tensors from the second device", [], ["float32", "leaf", "result", "int64", "zero-dim"]),
+    ("gives bfloat16 as float32", ["bfloat16", "bfloat16 leaf"], ["bfloat16 leaf"]),
+    ("resolves conjugated and negated views", ["conj", "neg"], ["conj", "neg"]),
+):
+    to_numpy.facts(rung, partial(tensors, kinds=kinds, second=second))
+to_numpy.facts(
     "gives the array memory of its own",
-    tensors("float32", "transposed", "leaf", "bfloat16", "conj", "neg", "zero-dim"),
-    Fact("later", "an array as it was", "aliases-the-tensor"),
+    partial(tensors, kinds=["float32", "transposed", "leaf", "bfloat16", "conj", "neg", "zero-dim"], second=[]),
+    Fact("array after a change of the tensor", "as it was", "aliases-the-tensor"),
 )
 
 
@@ -516,7 +456,10 @@ def interrupted(seed: int, optimizer_name: str) -> tuple:
 
 
 def run_resume(learner, seed: int, optimizer_name: str, source: str, place: str, replaces: bool) -> dict:
-    """Resume from a checkpoint saved at `source`, at `place`, where a move replaces the parameters or keeps them."""
+    """Resume from a checkpoint saved at `source`, at `place`, where a move replaces the parameters or keeps them.
+
+    Report where the pair's tensors are, whose they are, and how training goes on.
+    """
     home, device, future = device_of(source), device_of(place), torch.__future__
     model, optimizer, batches = interrupted(seed, optimizer_name)
     checkpoint = tree_map_only(  # an optimizer's zero-dim steps stay on the CPU
@@ -534,38 +477,32 @@ def run_resume(learner, seed: int, optimizer_name: str, source: str, place: str,
         future.set_swap_module_params_on_conversion(swap)
     match pair:
         case [nn.Module() as model, torch.optim.Optimizer() as optimizer]:
-            return inspect_resumed(model, optimizer, device, batches)
-    raise TypeError(f"{type(pair).__name__} is no pair")
-
-
-def inspect_resumed(model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device, batches: list) -> dict:
-    """Report where a resumed pair's tensors are, whose they are, and how training goes on."""
+            parameters = dict(model.named_parameters())
+        case _:
+            raise TypeError(f"{type(pair).__name__} is no pair")
+    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
     behind = [
         f"{name} on {value.device} of a parameter on {parameter.device}"
         for parameter, state in optimizer.state.items()
         for name, value in state.items()
         if isinstance(value, torch.Tensor) and value.dim() and value.device != parameter.device
     ]
-    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-    report = dict.fromkeys(("output", "losses", "weights", "error"), "")
-    report |= {
-        "elsewhere": [name for name, parameter in model.named_parameters() if parameter.device != device],
-        "state": "that of some parameters" if any(optimizer.state.values()) else "none",
-        "lr": float(optimizer.param_groups[0]["lr"]),
-        "holds": "the model's parameters" if held == {id(p) for p in model.parameters()} else "other tensors",
+    report = {
+        "elsewhere": [name for name, parameter in parameters.items() if parameter.device != device],
+        "holds": "the model's parameters" if held == {*map(id, parameters.values())} else "other tensors",
         "behind": behind[:2],
+        "state": "some" if any(optimizer.state.values()) else "none",
+        "lr": float(optimizer.param_groups[0]["lr"]),
+        **dict.fromkeys(("output", "losses", "error"), ""),
     }
-    if report["elsewhere"]:
-        return report
-    with torch.no_grad():
-        report["output"] = model(batches[0][0].to(device)).cpu()
-    before = [p.detach().cpu().clone() for p in model.parameters()]
+    before = [parameter.detach().cpu().clone() for parameter in parameters.values()]
     try:
+        report["output"] = model(batches[0][0].to(device)).detach().cpu()
         report["losses"] = train(model, optimizer, batches[3:])
     except RuntimeError as error:
         report["error"] = "; ".join([*behind[:1], f"{type(error).__name__}: {error}"])
-    kept = [torch.equal(p.detach().cpu(), old) for p, old in zip(model.parameters(), before, strict=True)]
-    return {**report, "weights": "as before" if any(kept) else "changed"}
+    after = [parameter.detach().cpu() for parameter in model.parameters()]
+    return {**report, "kept weights": sum(map(torch.equal, before, after))}
 
 
 def saved_output(seed: int, optimizer_name: str, *_: object) -> torch.Tensor:
@@ -574,54 +511,58 @@ def saved_output(seed: int, optimizer_name: str, *_: object) -> torch.Tensor:
 
 
 def unbroken_losses(seed: int, optimizer_name: str, *_: object) -> torch.Tensor:
-    return train(*make_training(seed, optimizer_name, lr=CHECKPOINT_LR[optimizer_name]))[3:]
+    model, optimizer, batches = interrupted(seed, optimizer_name)
+    return train(model, optimizer, batches[3:])
 
 
 def resumptions(draw: Draw, optimizers: Iterable[str] = OPTIMIZERS, fact: Fact | None = None) -> Iterator[Case]:
     """Cases at every place there is, after both kinds of moves; the fact is judged as the place computes."""
     kind = second_kind(draw)
-    places = (CPU,) if kind == "none" else (SECOND, CPU)
-    ways = [(CPU, place, replaces) for replaces in (True, False) for place in places]
-    if kind not in ("none", "lazy"):  # on `lazy`, tensors cannot be copied into a module on the CPU
-        ways.append((SECOND, CPU, False))
+    ways = [(CPU, place, replaces) for replaces in (True, False) for place in (SECOND, CPU)]
+    # on `lazy`, tensors cannot be copied into a module on the CPU
+    ways += [] if kind == "lazy" else [(SECOND, CPU, False)]
     for name in optimizers:
         for source, place, replaces in ways:
-            moves = f"where a move {'replaces' if replaces else 'keeps'} parameters"
-            on = f"a checkpoint on {source}, resumed on {place}, {moves}; {name}"
-            facts = [replace(fact, **slack(kind, place))] if fact else []
+            if kind == "none" and SECOND in (source, place):
+                continue
+            moves = f"moves {'replace' if replaces else 'keep'} parameters"
+            on = f"a checkpoint of {name} on {source}, resumed on {place}, where {moves}"
+            facts = [replace(fact, **slack(draw, place))] if fact else []
             yield Case(on, draw.seed(), name, source, place, replaces, facts=facts)
 
-
-OUTPUT = Fact("output", saved_output, "weights-not-loaded")
-UNBROKEN = Fact("losses", unbroken_losses, message="The losses are not those of unbroken training.")
-BEHIND = Where(lambda came: "of a parameter on" in came)
 
 resume = Contract(RESUME, ask=run_resume, errors={"is no pair": "no-pair", NO_HARDWARE: "hard-coded-device"})
 resume.facts(
     "gives the checkpoint's model, on the device",
-    partial(resumptions, optimizers=["SGD"], fact=OUTPUT),
+    partial(resumptions, optimizers=["SGD"], fact=Fact("output", saved_output, "weights-not-loaded")),
     Fact("elsewhere", [], "model-not-on-the-device", expected="no parameter elsewhere"),
 )
-RESUME.check("gives the checkpoint's model, on the device")(need_second_device)
 resume.facts(
     "gives an optimizer of this model: its next step changes the weights",
     resumptions,
     Fact("holds", "the model's parameters", "optimizer-orphaned"),
-    Fact("error", "", {"state-left-behind": BEHIND}, "Training on raised an error."),
-    Fact("weights", "changed", "optimizer-orphaned"),
+    Fact(
+        "error",
+        "",
+        {"state-left-behind": Where(lambda came: "of a parameter on" in came)},
+        "Training on raised an error.",
+    ),
+    Fact("kept weights", 0, "optimizer-orphaned"),
 )
 resume.facts(
     "puts the optimizer's state beside its parameters",
     resumptions,
     Fact("behind", [], "state-left-behind", expected="no state elsewhere"),
 )
-RESUME.check("puts the optimizer's state beside its parameters")(need_second_device)
+UNBROKEN = Fact("losses", unbroken_losses, message="The losses are not those of unbroken training.")
 resume.facts(
     "goes on as if training had never stopped",
     partial(resumptions, fact=UNBROKEN),
-    Fact("state", "that of some parameters", "state-forgotten"),
+    Fact("state", "some", "state-forgotten"),
     Fact("lr", lambda seed, name, *_: CHECKPOINT_LR[name], "learning-rate-forgotten", rtol=0, atol=1e-9),
 )
+for rung in ("gives the checkpoint's model, on the device", "puts the optimizer's state beside its parameters"):
+    RESUME.check(rung)(lambda session, rng: second_kind(Draw(rng, session), needed=True))  # after what the CPU shows
 
 
 # 9.5 hidden_tensors
@@ -640,51 +581,44 @@ CORRECT: dict[str, Callable[[], nn.Module]] = {
 
 def hiding_module(kind: str, seed: int) -> tuple[nn.Module, list[str]]:
     """A module that hides something, and the names of what it hides; a correct one hides nothing."""
-    if kind in CORRECT:
-        return CORRECT[kind](), []
-    draw = Draw(torch.Generator().manual_seed(seed))
+    draw, zeros = Draw(torch.Generator().manual_seed(seed)), torch.zeros
     count, deep, key = draw(2, 4), draw(1, 3), draw.choice("abcdefgh")
-    root, encoder, core, hidden = nn.Module(), nn.Module(), nn.Module(), []
+    root, encoder, core = nn.Module(), nn.Module(), nn.Module()
     root.encoder, encoder.core, root.head = encoder, core, nn.Linear(3, 3)
     root.register_buffer("known", torch.ones(1))
-    if kind == "tensors in attributes":
-        root.scale, root._secret = torch.zeros(3), torch.zeros(2)
-        encoder.table, core._cache = torch.zeros(4), torch.zeros(1)
-        hidden = ["scale", "_secret", "encoder.table", "encoder.core._cache"]
-    elif kind == "tensors in containers":
-        core.rows, encoder.pair = [torch.zeros(2) for _ in range(count)], (1, torch.zeros(1))
-        root.named = {key: torch.zeros(2), "text": "no tensor"}
-        hidden = [*(f"encoder.core.rows.{i}" for i in range(count)), "encoder.pair.1", f"named.{key}"]
-    elif kind == "a tensor in nested containers":
-        inner: object = torch.zeros(2)
-        for _ in range(deep):
-            inner = {"levels": [(inner,)]}
-        root.config = [None, inner]
-        hidden = ["config.1" + deep * ".levels.0.0"]
-    elif kind == "modules in containers and behind a private name":
-        root.blocks = [nn.Linear(2, 2) for _ in range(count)]
-        encoder.heads = {key: nn.Linear(2, 2)}
-        encoder.__dict__["_teacher"] = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
-        hidden = [*(f"blocks.{i}" for i in range(count)), f"encoder.heads.{key}", "encoder._teacher"]
-    elif kind == "second references to what is registered":
-        root.order = [root.head, encoder, root]
-        root.weights = {"head": root.head.weight, "known": [root.known]}
-        core.up = (root,)
-        root.rnn = nn.LSTM(3, 3)
-    elif kind == "a shared dict, a list that contains itself":
-        ring: list = [torch.zeros(2)]
-        ring.append(ring)
-        root.first = core.again = {key: torch.zeros(1), "ring": ring}
-        hidden = [f"first.{key}", "first.ring.0"]
-    elif kind == "copies with the numbers of registered tensors":
-        root.copies = [root.known.clone(), root.head.weight.detach().clone(), root.head.bias.detach().clone()]
-        encoder.one = torch.ones(1)
-        hidden = ["copies.0", "copies.1", "copies.2", "encoder.one"]
-    return root, hidden
+    match kind:
+        case "tensors in attributes":
+            root.scale, root._secret, encoder.table, core._cache = zeros(3), zeros(2), zeros(4), zeros(1)
+            return root, ["scale", "_secret", "encoder.table", "encoder.core._cache"]
+        case "tensors in containers":
+            core.rows, encoder.pair = [zeros(2) for _ in range(count)], (1, zeros(1))
+            root.named = {key: zeros(2), "text": "no tensor"}
+            return root, [*(f"encoder.core.rows.{i}" for i in range(count)), "encoder.pair.1", f"named.{key}"]
+        case "a tensor in nested containers":
+            root.config = [None, zeros(2)]
+            for _ in range(deep):
+                root.config[1] = {"levels": [(root.config[1],)]}
+            return root, ["config.1" + deep * ".levels.0.0"]
+        case "modules in containers and behind a private name":
+            root.blocks, encoder.heads = [nn.Linear(2, 2) for _ in range(count)], {key: nn.Linear(2, 2)}
+            vars(encoder)["_teacher"] = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+            return root, [*(f"blocks.{i}" for i in range(count)), f"encoder.heads.{key}", "encoder._teacher"]
+        case "second references to what is registered":
+            root.order, core.up, root.rnn = [root.head, encoder, root], (root,), nn.LSTM(3, 3)
+            root.weights = {"head": root.head.weight, "known": [root.known]}
+            return root, []
+        case "a shared dict, a list that contains itself":
+            root.first = core.again = {key: zeros(1), "ring": [zeros(2)]}
+            root.first["ring"].append(root.first["ring"])
+            return root, [f"first.{key}", "first.ring.0"]
+        case "copies with the numbers of registered tensors":
+            root.copies = [tensor.detach().clone() for tensor in (root.known, *root.head.parameters())]
+            encoder.one = torch.ones(1)
+            return root, ["copies.0", "copies.1", "copies.2", "encoder.one"]
+    return CORRECT[kind](), []
 
 
 def run_hidden(learner, kind: str, seed: int) -> object:
-    """Search one of our modules."""
     return learner.hidden_tensors(hiding_module(kind, seed)[0])
 
 
@@ -693,8 +627,7 @@ def read_hidden(came: object, kind: str, seed: int) -> dict[str, dict]:
     good = isinstance(came, (list, tuple)) and all(isinstance(name, str) for name in came)
     expect(good, message="A list of names is expected.", came=came)
     _, hidden = hiding_module(kind, seed)
-    modules = hidden if kind.startswith("modules") else []
-    names = [next((module for module in modules if name.startswith(f"{module}.")), name) for name in came]
+    names = [next((whole for whole in hidden if name.startswith(f"{whole}.")), name) for name in came]
     return {"names": difference([name.replace("encoder.core.again.", "first.") for name in names], hidden)}
 
 
@@ -703,39 +636,21 @@ def respelt(name: str) -> str:
     return re.sub(r"\[['\"]?(\w+)['\"]?\]", r".\1", name.removeprefix("self.").replace("_modules.", ""))
 
 
-def renamed(names: dict[str, list[str]]) -> bool:
-    return bool(names["missing"]) and {*names["missing"]} <= {*map(respelt, names["too many"])}
-
-
-def containers_named(names: dict[str, list[str]]) -> bool:
-    return any(name.rpartition(".")[0] in names["too many"] for name in names["missing"])
-
-
-# What a name that is missing tells, in modules of some kinds.
-MISSING = {
-    "tensors in attributes": {
-        "attributes-missed": misses("scale"),
-        "children-not-searched": misses("table"),
-        "private-skipped": misses("_"),
-    },
-    "tensors in containers": {"containers-not-opened/items": misses()},
-    "a tensor in nested containers": {"not-deep-enough": misses()},
-    "modules in containers and behind a private name": {"modules-missed": misses()},
-    "copies with the numbers of registered tensors": {"compared-by-value": misses()},
-}
-
-
-def hiding(draw: Draw, kinds: list[str]) -> Iterator[Case]:
-    for kind in kinds:
+def hiding(draw: Draw, kinds: dict[str, dict]) -> Iterator[Case]:
+    for kind, missing in kinds.items():
         beliefs = {
-            "other-names": Where(renamed),
-            "containers-not-opened": Where(containers_named),
-            **MISSING.get(kind, {"/missing for another reason": misses()}),
+            "other-names": Where(
+                lambda names: names["missing"] and {*names["missing"]} <= {*map(respelt, names["too many"])}
+            ),
+            "containers-not-opened": Where(
+                lambda names: any(name.rpartition(".")[0] in names["too many"] for name in names["missing"])
+            ),
+            **missing,
+            "/missing for another reason": misses(),
             "registered-listed": ANYTHING,
         }
-        yield Case(
-            kind, kind, draw.seed(), facts=[Fact("names", ALL_AND_NO_MORE, beliefs, expected="all that is hidden")]
-        )
+        fact = Fact("names", ALL_AND_NO_MORE, beliefs, expected="all that is hidden")
+        yield Case(kind, kind, draw.seed(), facts=[fact])
 
 
 searched = Contract(
@@ -744,18 +659,28 @@ searched = Contract(
     read=read_hidden,
     errors={
         "RecursionError|^time:": "endless",
-        raising("Boolean value|size of tensor|truth value"): "compared-by-value",
+        "(?s)RuntimeError .*(Boolean value|size of tensor|truth value)": "compared-by-value",
     },
 )
+# What a missing name tells, in modules of each kind.
 for rung, kinds in {
-    "finds tensors in plain attributes, of submodules too": ["tensors in attributes"],
-    "looks into lists, tuples and dicts, however deep": ["tensors in containers", "a tensor in nested containers"],
-    "finds hidden modules": ["modules in containers and behind a private name"],
-    "ends where containers are shared or contain themselves": ["a shared dict, a list that contains itself"],
-    "tells the same object from an equal one": [
-        "second references to what is registered",
-        "copies with the numbers of registered tensors",
-    ],
-    "reports nothing for correct modules": [*CORRECT],
+    "finds tensors in plain attributes, of submodules too": {
+        "tensors in attributes": {
+            "attributes-missed": misses("scale"),
+            "children-not-searched": misses("table"),
+            "private-skipped": misses("_"),
+        }
+    },
+    "looks into lists, tuples and dicts, however deep": {
+        "tensors in containers": {"containers-not-opened/items": misses()},
+        "a tensor in nested containers": {"not-deep-enough": misses()},
+    },
+    "finds hidden modules": {"modules in containers and behind a private name": {"modules-missed": misses()}},
+    "ends where containers are shared or contain themselves": {"a shared dict, a list that contains itself": {}},
+    "tells the same object from an equal one": {
+        "second references to what is registered": {},
+        "copies with the numbers of registered tensors": {"compared-by-value": misses()},
+    },
+    "reports nothing for correct modules": dict.fromkeys(CORRECT, {}),
 }.items():
     searched.facts(rung, partial(hiding, kinds=kinds))
