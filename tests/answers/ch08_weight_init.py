@@ -465,6 +465,7 @@ class DenseLayer(nn.Module):
         Wrong("needs-no-grad", DEEP_LOOP.format(draw="m.weight.normal_(0, math.sqrt(2 / m.in_features))")),
         Wrong("all-zero", DEEP_LOOP.format(draw="nn.init.zeros_(m.weight)"), "facts: zeros"),
         Wrong("default-shrinks", DEEP_LOOP.format(draw="nn.init.trunc_normal_(m.weight, std=0.02)")),
+        Wrong("out-of-range", DEEP_LOOP.format(draw="nn.init.normal_(m.weight, std=0.08)"), "one std for all widths"),
         Wrong(
             "not-recursive",
             """
