@@ -10,12 +10,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.course import bank
 from helpers.exercise.contract import ANYTHING, Case, Contract, Draw, Fact, Where, shaped
-from helpers.exercise.declare import Exercise
+from helpers.exercise.declare import Exercise, load_exercises
 from helpers.exercise.ladder import run_checks
 from helpers.exercise.sessions import LocalSession
 from helpers.exercise.values import kind_of, same
 from helpers.exercise.wire import LearnerError
+from helpers.files import CourseError
 
 
 def exercise() -> Exercise:
@@ -261,3 +263,60 @@ def test_another_kind_or_shape_is_said():
 def test_an_error_is_told_with_its_class():
     assert LearnerError("raised", "gone", ("KeyError", "LookupError")).told == "KeyError: gone"
     assert LearnerError("time", "did not stop").told == "did not stop"
+
+
+# What an author is told by `pitfalls dev check`.
+
+
+def test_a_belief_that_is_never_wrong_or_always_breaks_is_told():
+    ladder = add_one({"doubled": lambda x: x + 1, "halved": lambda x: [][x], "broken": lambda x: -x})
+    assert list(bank.troubles(ladder, range(3))) == [
+        "doubled is right, or breaks, on every case",
+        "halved is right, or breaks, on every case",
+    ]
+
+
+def test_two_beliefs_that_are_alike_are_named_with_the_case():
+    ladder = add_one({"doubled": lambda x: 2 * x, "halved": lambda x: x + x})
+    (trouble,) = bank.troubles(ladder, range(3))
+    assert "doubled and halved, on x=" in trouble
+
+
+def test_a_misconception_that_is_renamed_and_not_there_is_told():
+    ladder = exercise()
+    contract = Contract(ladder, truth=lambda x: x + 1, told={"doubled": lambda x: 2 * x})
+    contract.equals("adds one", number, instead={"duobled": "broken"})
+    assert list(bank.troubles(ladder, range(1))) == ["'adds one' renames duobled, which none of its beliefs is"]
+
+
+def test_refusals_count_among_what_an_exercise_can_name():
+    ladder = add_one({"doubled": lambda x: 2 * x, "doubled/again": lambda x: 3 * x}, errors={"KeyError": "broken"})
+    Contract(ladder, truth=lambda x: x).refuses("names it", "refused", lambda draw: Case("x", 7, mentions="seven"))
+    assert bank.beliefs(ladder) == {"doubled", "broken", "refused"}
+
+
+def test_one_word_of_a_refusal_is_one_word():
+    assert Case("x", mentions="batch").mentions == ("batch",)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[exercises]\n", "ch10_new.toml: "),
+        ('[[exercises]]\nid = "10.1"\n', "a key is missing"),
+        ('[[exercises]]\nidd = "10.1"\n', "idd"),
+        ("[[exercise]]\n", "exercises"),
+    ],
+)
+def test_texts_that_cannot_be_read_are_told_with_their_file(tmp_path, text, said):
+    (tmp_path / "ch10_new.toml").write_text(text)
+    with pytest.raises(CourseError, match="ch10_new.toml") as caught:
+        load_exercises(str(tmp_path / "ch10_new.py"))
+    assert said in str(caught.value)
+
+
+def test_line_breaks_in_a_text_are_the_author_s(tmp_path):
+    entry = 'id = "10.1"\nnames = ["f"]\npoints = 1\nhints = ["""\n   Why?\n   And how?""", "So."]\nremark = "r"\n'
+    (tmp_path / "ch10_new.toml").write_text(f"[[exercises]]\n{entry}[exercises.misconceptions]\na = '''\nb\n  c'''\n")
+    (loaded,) = load_exercises(str(tmp_path / "ch10_new.py"))
+    assert loaded.hints == ["Why? And how?", "So."] and loaded.misconceptions == {"a": "b c"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+import textwrap
 import time
 from collections import Counter
 from pathlib import Path
@@ -239,30 +240,36 @@ def check_exercise(
     exercise: Annotated[str, typer.Argument(help="The exercise, such as 5.2.")],
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="How often to draw the hidden cases.")] = 3,
 ) -> None:
-    """Check an exercise itself: its blank, solution and answer bank, each on several seeds.
+    """Check an exercise itself: its blank, solution, answer bank and beliefs, each on several seeds.
 
     Exit code: 0 if every answer is told what it must be, 1 if one is not or something is missing.
     """
     from rich.console import Console
     from rich.progress import track
 
-    from .course.bank import answers, complaints
+    from .course.bank import answers, complaints, mimics
+    from .course.build import generated
     from .devices import second_device
     from .exercise.finding import find_exercise
-    from .files import checkout
+    from .files import checkout, read_text
+    from .lesson.chapters import chapter
 
     second_device()  # a stand-in must be there before the first backward pass
     entry, folder, began = find_exercise(exercise), checkout(), time.monotonic()
-    problems = complaints(entry, folder, range(seeds))
-    runs = [(answer, seed) for answer in answers(entry, folder) for seed in range(seeds)]
+    stale = [path for path, text in generated(folder, [chapter(entry.chapter)]).items() if read_text(path) != text]
+    problems = ["run `pitfalls build`: exercises/ is not what solutions/ gives"] if stale else []
+    problems += complaints(entry, folder, range(seeds))
+    asked = [*answers(entry, folder), *mimics(entry, folder)]
     screen = Console(stderr=True)
-    for answer, seed in track(runs, "answers", console=screen, transient=True, disable=not screen.is_terminal):
-        problems.append(answer.wrong_about(answer.check(entry, seed)))
-    problems = [problem for problem in problems if problem]
-    for problem in problems:
-        print(problem)
-    asked, took = len(runs) // seeds, time.monotonic() - began
-    print(f"{entry.id}: {asked} answers on {seeds} seeds, {len(problems)} complaints, {took:.0f} s")
+    for answer in track(asked, "answers", console=screen, transient=True, disable=not screen.is_terminal):
+        reports = [answer.check(entry, seed) for seed in range(seeds)]
+        wrong = [(told, report) for report in reports if (told := answer.wrong_about(report))]
+        if wrong:  # the first tells enough
+            told, report = wrong[0]
+            problems.append(f"{told}\n{textwrap.indent(report.to_text(), '    ')}")
+    print(*problems, sep="\n", end="\n" * bool(problems))
+    took = time.monotonic() - began
+    print(f"{entry.id}: {len(asked)} answers on {seeds} seeds, {len(problems)} complaints, {took:.0f} s")
     raise typer.Exit(FAILED if problems else PASSED)
 
 

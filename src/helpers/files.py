@@ -58,9 +58,21 @@ def read_json(path: Path) -> dict:
     return content if isinstance(content, dict) else {}
 
 
+def read_text(path: Path) -> str:
+    """Read a text file; one that is missing counts as empty."""
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
 def read_toml(path: Path) -> dict:
-    """Read one of the course's own TOML files."""
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+    """Read one of the course's own TOML files.
+
+    Raises:
+        CourseError: it is no TOML; the message says where.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise CourseError(f"{path.name}: {error}") from None
 
 
 def write_atomically(path: Path, text: str) -> None:

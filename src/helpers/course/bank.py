@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from ..exercise.answers import load_learner
-from ..exercise.contract import DeclaredRung, Draw, Where, given, misconception_of
+from ..exercise.contract import DeclaredRung, Draw, Refusal, Where, given, misconception_of
 from ..exercise.declare import FAILED, NOT_ATTEMPTED, PASSED, Exercise, NotTestable
 from ..exercise.ladder import run_checks
 from ..exercise.report import Report
@@ -122,10 +122,11 @@ def _acted(truth: Callable, mimic: Any, *arguments: object) -> object:
 
 
 def complaints(exercise: Exercise, folder: Path, seeds: Iterable[int] = range(3)) -> list[str]:
-    """Say what an exercise lacks: hints, answers, a wrong answer for a belief, cases on which its beliefs differ."""
+    """Say what an exercise lacks in its texts, its answers, its source and its declared rungs."""
     found = list(answers(exercise, folder))
     heard = {answer.misconception for answer in found if answer.misconception is not None} - {LEAK}
-    known = set(exercise.misconceptions)
+    known, named = set(exercise.misconceptions), beliefs(exercise)
+    source = (folder / "solutions" / f"{chapter(exercise.chapter).slug}.py").read_text(encoding="utf-8")
     problems = {
         "at least two hints, the first a question": len(exercise.hints) >= 2 and "?" in exercise.hints[0],
         "hints of 20 to 400 characters": all(20 <= len(text) <= 400 for text in exercise.hints),
@@ -135,32 +136,46 @@ def complaints(exercise: Exercise, folder: Path, seeds: Iterable[int] = range(3)
         "three wrong answers": sum(answer.kind == "wrong" for answer in found) >= 3,
         f"a text for {', '.join(sorted(heard - known))}": heard <= known,
         f"a wrong answer for {', '.join(sorted(known - heard))}": known <= heard,
-        f"a text for {', '.join(sorted(beliefs(exercise) - known))}": beliefs(exercise) <= known,
+        f"a text for {', '.join(sorted(named - known))}": named <= known,
+        f"a heading '## {exercise.id} title' in solutions/": f"# ## {exercise.id} " in source,
+        f'a cell check("{exercise.id}") in solutions/': f'check("{exercise.id}")' in source,
     }
     lacking = [f"{exercise.id} lacks {what}" for what, there in problems.items() if not there]
-    return lacking + [text for seed in seeds for text in _confused(exercise, seed)]
+    return lacking + [f"{exercise.id}: {trouble}" for trouble in troubles(exercise, seeds)]
 
 
 def beliefs(exercise: Exercise) -> set[str]:
-    """The misconceptions that the exercise's declared rungs can name."""
-    return set().union(*(rung.beliefs() for rung in declared(exercise)))
+    """The misconceptions that the exercise's declared rungs can name; those of single cases are not among them."""
+    rungs = [f for check in exercise.checks for f in check.functions if isinstance(f, (DeclaredRung, Refusal))]
+    return set().union(*(rung.beliefs() for rung in rungs))
 
 
 def declared(exercise: Exercise) -> list[DeclaredRung]:
-    """The declared rungs of an exercise."""
+    """The declared rungs of an exercise, but for its refusals."""
     return [f for check in exercise.checks for f in check.functions if isinstance(f, DeclaredRung)]
 
 
-def _confused(exercise: Exercise, seed: int) -> Iterator[str]:
-    """What goes wrong where a declared rung draws its cases; those that this machine cannot test are left out."""
+def troubles(exercise: Exercise, seeds: Iterable[int]) -> Iterator[str]:
+    """What is wrong with declared rungs: beliefs alike on every draw, beliefs that no case shows, names of nothing."""
+    unseen: dict[str, None] = {}
+    shown: set[str] = set()
     for rung in declared(exercise):
-        try:
-            with torch.random.fork_rng(devices=[]):
-                rung.draw(Draw(torch.Generator().manual_seed(seed)))
-        except NotTestable:
-            continue
-        except AssertionError as error:
-            yield str(error)
+        for name in set(rung.instead or ()) - {misconception_of(name) for name in rung.names()}:
+            yield f"{rung.name!r} renames {name}, which none of its beliefs is"
+        unseen |= dict.fromkeys(rung.told)
+        for seed in seeds:
+            try:
+                with torch.random.fork_rng(devices=[]):
+                    cases = rung.draw(Draw(torch.Generator().manual_seed(seed)))
+            except NotTestable:  # here, on this machine
+                shown |= set(rung.told)
+                break
+            except AssertionError as error:
+                yield str(error)
+                shown |= set(rung.told)
+                break
+            shown |= {name for case, wanted in cases for name in rung.effective(case, wanted)}
+    yield from (f"{name} is right, or breaks, on every case" for name in unseen if name not in shown)
 
 
 def _bank(exercise: Exercise, folder: Path) -> tuple[ModuleType, str]:

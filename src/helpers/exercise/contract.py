@@ -94,7 +94,8 @@ class Case:
         errors: Mapping[str, str] | None = None,
     ):
         self.on, self.arguments = on, arguments
-        self.mentions, self.facts, self.errors = tuple(mentions), tuple(facts), errors or {}
+        self.mentions = (mentions,) if isinstance(mentions, str) else tuple(mentions)
+        self.facts, self.errors = tuple(facts), errors or {}
 
 
 Cases = Callable[[Draw], "Case | Iterable[Case]"]
@@ -119,6 +120,7 @@ def shaped(*shape: int) -> Where:
     return Where(lambda came: tuple(came.shape) == shape)
 
 
+BROKEN = Where(lambda came: False)  # what a mimic gives that breaks on a case
 ANYTHING = Where(lambda came: True)  # the last of several beliefs, where any other wrong answer has it
 
 # A misconception, or several by what they give: a value, a `Where`, or a function of the case's arguments that gives
@@ -208,11 +210,7 @@ class Contract:
     def refuses(self, name: str, misconception: str | None, cases: Cases, kind: str = "ValueError") -> None:
         """Add a rung: each case raises an error of this class, whose text has the case's `mentions`."""
 
-        def climb(session: Session, rng: torch.Generator) -> None:
-            for case in drawn(cases, Draw(rng, session)):
-                expect_raises(functools.partial(self.ask, session, case), kind, case.on, misconception, case.mentions)
-
-        self.exercise.check(name)(climb)
+        self.exercise.check(name)(Refusal(self, cases, misconception, kind))
 
     def telling(self, draw: Draw, make: Callable[[Draw], Case], told: Mapping[str, Any] | None = None) -> Case:
         """Draw a case until every belief is wrong on it, each in its own way: none is right by chance.
@@ -236,6 +234,25 @@ class Contract:
 
     def _add(self, rung: DeclaredRung) -> None:
         self.exercise.check(rung.name)(rung)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A declared rung whose cases must raise an error."""
+
+    contract: Contract
+    cases: Cases
+    misconception: str | None
+    kind: str
+
+    def __call__(self, session: Session, rng: torch.Generator) -> None:
+        for case in drawn(self.cases, Draw(rng, session)):
+            request = functools.partial(self.contract.ask, session, case)
+            expect_raises(request, self.kind, case.on, self.misconception, case.mentions)
+
+    def beliefs(self) -> set[str]:
+        """The misconception that this rung can name."""
+        return {self.misconception} if self.misconception else set()
 
 
 @dataclass(frozen=True)
@@ -263,16 +280,30 @@ class DeclaredRung:
         """Draw the cases, each with the truth, again and again until all beliefs differ on each."""
         for _ in range(DRAWS):
             cases = [(case, self._truth(case)) for case in drawn(self.cases, draw)]
-            if not any(self.confused(case, wanted) for case, wanted in cases):
+            alike = [f"{names}, on {case.on}" for case, wanted in cases if (names := self.confused(case, wanted))]
+            if not alike:
                 return cases
-        raise AssertionError(f"{self.contract.exercise.id}, {self.name}: two beliefs give the same on every case drawn")
+        rung = f"{self.contract.exercise.id}, {self.name!r}"
+        raise AssertionError(f"{rung}: two beliefs give the same wrong answer in every draw, such as {alike[0]}")
 
     def beliefs(self) -> set[str]:
         """The misconceptions that this rung can name; those of a case's own facts are not known beforehand."""
+        return {self._renamed(misconception_of(name)) for name in self.names()} - {""}
+
+    def names(self) -> list[str]:
+        """The beliefs of this rung, with their notes, and what its errors tell."""
         told = [self.told, *(fact.told for fact in self.facts)]
         names = [name for some in told for name in ([some] if isinstance(some, str) else some or ())]
-        names += [*(self.errors or {}).values(), *self.contract.errors.values()]
-        return {self._renamed(misconception_of(name)) for name in names} - {""}
+        return names + [*(self.errors or {}).values(), *self.contract.errors.values()]
+
+    def effective(self, case: Case, wanted: object) -> set[str]:
+        """The beliefs that this case can show: on it they give a wrong answer, or a condition."""
+        return {
+            name
+            for part in self._parts(case, wanted)
+            for name, value in values_of(part.told, part.name, case.arguments)
+            if value is not BROKEN and (isinstance(value, Where) or not self._same(value, part.wanted, part))
+        }
 
     def confused(self, case: Case, wanted: object) -> str:
         """Name two beliefs that give the same wrong answer on a case; an empty text where all differ."""
@@ -371,7 +402,7 @@ def given(value: object, arguments: Sequence) -> object:
     try:
         return value(*arguments)
     except (ArithmeticError, LookupError, RuntimeError, ValueError):
-        return Where(lambda came: False)
+        return BROKEN
 
 
 def values_of(told: Told, part: object, arguments: Sequence) -> Iterator[tuple[str, object]]:

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from ..files import read_toml
+from ..files import CourseError, read_toml
 from ..measure.verdicts import UNTESTED
 from .sessions import Session
 from .values import brief
@@ -133,9 +133,15 @@ def load_exercises(module: str) -> tuple[Exercise, ...]:
 
     Args:
         module: the module's own `__file__`.
+
+    Raises:
+        CourseError: the file cannot be read as exercises; the message says why.
     """
-    entries = read_toml(Path(module).with_suffix(".toml"))["exercises"]
-    return tuple(Exercise(**{key: _in_one_line(value) for key, value in entry.items()}) for entry in entries)
+    path = Path(module).with_suffix(".toml")
+    try:
+        return tuple(Exercise(**_in_one_line(entry)) for entry in read_toml(path)["exercises"])
+    except (KeyError, TypeError) as error:
+        raise CourseError(f"{path.name}: a key is missing, misspelt or unknown ({error})") from None
 
 
 def _in_one_line(value: Any) -> Any:
