@@ -210,16 +210,13 @@ def converted_tower(draw: Draw) -> Case:
 
 
 moving = Contract(TOWER, ask=run_tower, rtol=1e-4, atol=1e-5)
-STRAYS = Fact(
-    "strays",
-    [],
-    {"mask-keeps-dtype": Where(lambda came: any(" in torch." in stray for stray in came))},
-    "Something did not follow the parent.",
-    expected="everything as the parent is",
+FOLLOWED = Fact("strays", [], None, "Something did not follow the parent.", expected="everything as the parent is")
+CONVERTED = replace(
+    FOLLOWED, told={"mask-keeps-dtype": Where(lambda came: any(" in torch." in stray for stray in came))}
 )
-moving.facts("computes what the broken tower computed, at every length", three_lengths, STRAYS)
-moving.facts("moves whole inside a parent, there and back", moved_towers, STRAYS)
-moving.facts("is reached by half(), double() and eval()", converted_tower, STRAYS)
+moving.facts("computes what the broken tower computed, at every length", three_lengths, FOLLOWED)
+moving.facts("moves whole inside a parent, there and back", moved_towers, FOLLOWED)
+moving.facts("is reached by half(), double() and eval()", converted_tower, CONVERTED)
 
 
 # 9.2 train_step
