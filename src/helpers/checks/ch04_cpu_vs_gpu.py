@@ -402,10 +402,11 @@ def measured_plans(draw: Draw, busy: bool) -> Case:
     good = draw.choice([plan for plan in fitting if (math.prod(plan) == cores) == busy])
     plans = [*dict.fromkeys([good, *thumb, *(every[i] for i in draw.permutation(len(every))[: draw(9, 15)])])]
     throughput = {}
-    for workers, threads in [plans[i] for i in draw.permutation(len(plans))]:
-        plan, most = (workers, threads), 1.2 if workers * threads <= cores else 1.9
-        luck = 1.5 if plan == good else draw.real(0.2, 0.8) if plan in thumb else draw.real(0.4, most)
-        throughput[plan] = round(100 * luck * min(threads, 4) ** 0.6 / workers**0.4, 1)
+    for i in draw.permutation(len(plans)):
+        workers, threads = plans[i]
+        most = 1.2 if workers * threads <= cores else 1.9
+        luck = 1.5 if plans[i] == good else draw.real(0.2, 0.8) if plans[i] in thumb else draw.real(0.4, most)
+        throughput[plans[i]] = round(100 * luck * min(threads, 4) ** 0.6 / workers**0.4, 1)
     return plan_case(cores, throughput)
 
 

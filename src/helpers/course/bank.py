@@ -6,9 +6,11 @@ each must hear. The blank and the solution come from `exercises/` and `solutions
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.util
+import io
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -56,7 +58,8 @@ class Answer:
     def check(self, exercise: Exercise, seed: int | None = None) -> Report:
         """Check the exercise with this answer, in this process."""
         with tempfile.TemporaryDirectory() as folder:
-            learner = load_learner(self.file_in(Path(folder)))
+            with contextlib.redirect_stdout(io.StringIO()):  # an answer's own cells may print
+                learner = load_learner(self.file_in(Path(folder)))
             vars(learner.module).update(self.replaces)
             return run_checks(exercise, LocalSession(learner), seed=seed)
 
