@@ -285,8 +285,8 @@ def test_two_beliefs_that_are_alike_are_named_with_the_case():
 def test_a_misconception_that_is_renamed_and_not_there_is_told():
     ladder = exercise()
     contract = Contract(ladder, truth=lambda x: x + 1, told={"doubled": lambda x: 2 * x})
-    contract.equals("adds one", number, instead={"duobled": "broken"})
-    assert list(bank.troubles(ladder, range(1))) == ["'adds one' renames duobled, which none of its beliefs is"]
+    contract.equals("adds one", number, instead={"tripled": "broken"})
+    assert list(bank.troubles(ladder, range(1))) == ["'adds one' renames tripled, which none of its beliefs is"]
 
 
 def test_refusals_count_among_what_an_exercise_can_name():

@@ -61,7 +61,7 @@ class Draw:
         """A seed, for a probe that makes its own random numbers."""
         return self(0, 10**6)
 
-    def choice(self, items: Sequence) -> object:
+    def choice(self, items: Sequence) -> Any:
         """One of the items."""
         return items[self(0, len(items) - 1)]
 
